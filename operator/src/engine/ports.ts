@@ -1,0 +1,142 @@
+/**
+ * What the engine needs from the outside, in its own words. Adapters live in `models/`, `tools/` and `kube/`; the
+ * engine has never heard of Kubernetes, of HTTP or of any provider's SDK.
+ */
+import type { EffectKind } from "#rules/effects.ts";
+
+/** Time as the engine sees it. `monotonic` in milliseconds, unaffected by clock changes, running on under SIGSTOP. */
+export interface Clock {
+  monotonic(): number;
+  /** Resolves after `ms`, or at once when the signal aborts (without throwing). */
+  sleep(ms: number, signal?: AbortSignal): Promise<void>;
+}
+
+/** A Secret key in the Agent's namespace. */
+export type SecretRef = { readonly name: string; readonly key: string };
+
+export type CredentialAnswer =
+  | { readonly kind: "found"; readonly value: string }
+  /** No such Secret or key: a person must create it; the run waits. */
+  | { readonly kind: "missing"; readonly message: string }
+  /** The Secret does not offer itself to that host (annotation `pawl.dev/hosts`), or may not be read. */
+  | { readonly kind: "refused"; readonly message: string };
+
+export interface Credentials {
+  /** `host` is the host[:port] that the secret would be sent to. Throws PawlError(transient) if the store is away. */
+  get(namespace: string, ref: SecretRef, host: string): Promise<CredentialAnswer>;
+}
+
+/** One endpoint and model, as an Agent or the install names it. */
+export type ModelEndpoint = {
+  readonly baseURL: string;
+  readonly model: string;
+  readonly apiKeySecretRef?: SecretRef;
+  readonly contextTokens?: number;
+  readonly maxOutputTokens?: number;
+  readonly timeoutMs?: number;
+};
+
+/** Chat Completions messages, the dialect every endpoint we speak to shares. Built by `rules/transcript.ts` only. */
+export type ChatMessage =
+  | { readonly role: "system"; readonly content: string }
+  | { readonly role: "user"; readonly content: string; readonly name?: string }
+  | { readonly role: "assistant"; readonly content: string | null; readonly tool_calls?: readonly ChatToolCall[] }
+  | { readonly role: "tool"; readonly tool_call_id: string; readonly content: string };
+
+export type ChatToolCall = {
+  readonly id: string;
+  readonly type: "function";
+  readonly function: { readonly name: string; readonly arguments: string };
+};
+
+export type ToolSchema = {
+  readonly name: string;
+  readonly description: string;
+  /** JSON Schema of the arguments, an object type. */
+  readonly parameters: Readonly<Record<string, unknown>>;
+};
+
+export type ModelRequest = {
+  readonly endpoint: ModelEndpoint;
+  readonly apiKey: string | undefined;
+  readonly messages: readonly ChatMessage[];
+  readonly tools: readonly ToolSchema[];
+};
+
+/** One tool call of a response, in the order of its slots. Provider ids may be empty or repeated: never keys. */
+export type ModelCall = { readonly providerId: string; readonly name: string; readonly argumentsText: string };
+
+export type ModelUsage = { readonly inputTokens: number; readonly outputTokens: number };
+
+export type ModelOutcome =
+  | {
+      readonly kind: "response";
+      /** "" and null both mean: no text. A refusal is text. */
+      readonly text: string | null;
+      readonly calls: readonly ModelCall[];
+      /** The output limit cut the message: no call of it may run (its arguments may be cut in valid places). */
+      readonly truncated: boolean;
+      readonly usage: ModelUsage | null;
+      readonly finishReason: string | null;
+    }
+  | {
+      readonly kind: "failed";
+      /** transient: try again, not before retryAfterMs · terminal: a person must act · overflow: the request was too long · cancelled: the signal fired. */
+      readonly class: "transient" | "terminal" | "overflow" | "cancelled";
+      /** CamelCase: ModelUnauthorized, ModelQuotaExhausted, ModelRateLimited, ModelUnreachable, ModelTimeout, ModelMalformed, ModelRejected, ContextOverflow, … */
+      readonly reason: string;
+      /** One sentence for a person: what happened and what to do. Never contains the key. */
+      readonly message: string;
+      readonly retryAfterMs?: number;
+    };
+
+export interface ModelPort {
+  /** One attempt, no retries of its own. Never throws for what an endpoint does; resolves with a classified outcome. */
+  complete(request: ModelRequest, signal: AbortSignal): Promise<ModelOutcome>;
+}
+
+/** How an Agent says that a tool's receiver honours an idempotency key (`effects: [{tool, key}]`). */
+export type EffectDeclaration = { readonly tool: string; readonly key?: string; readonly effect?: string };
+
+export type ToolContext = {
+  readonly signal: AbortSignal;
+  /** For effectful calls: the row id of the effect; it is the idempotency key. */
+  readonly effectId?: string;
+  /** Header (or argument) that carries `effectId`, when the Agent declared one. Absent: the default header is still sent, as a courtesy. */
+  readonly keyHeader?: string;
+  /** Monotonic milliseconds after which the first byte must not leave any more; checked last before the write. */
+  readonly sendBy?: number;
+  /** From the first byte on, at most this long until the connection is closed. */
+  readonly timeLimitMs: number;
+};
+
+/** What became of a call. `observation` is what the model reads (text, already bounded). */
+export type ToolOutcome =
+  /** The receiver answered that it did it (or: the read returned). `receipt` is small JSON for the journal. */
+  | { readonly kind: "confirmed"; readonly observation: string; readonly receipt: Readonly<Record<string, unknown>> }
+  /** Provably not applied: refused, or no byte left. */
+  | { readonly kind: "failed"; readonly observation: string }
+  /** Sent, or perhaps sent, and no conclusive answer. */
+  | { readonly kind: "unknown"; readonly observation: string };
+
+export type ParsedArguments =
+  | { readonly ok: true; readonly value: Readonly<Record<string, unknown>> }
+  | { readonly ok: false; readonly message: string };
+
+/** The one contract of a tool. Pure but for `execute`. */
+export interface Tool {
+  readonly name: string;
+  readonly description: string;
+  readonly parameters: Readonly<Record<string, unknown>>;
+  /** In-process and instantaneous, no I/O: may run before the response is committed and share its commit. */
+  readonly quick: boolean;
+  /** From the first byte to the closed connection. */
+  readonly timeLimitMs: number;
+  /** Checks arguments that were JSON-parsed; the message goes to the model. */
+  parse(args: unknown): ParsedArguments;
+  effect(args: Readonly<Record<string, unknown>>): EffectKind;
+  /** Global string naming what an effectful call changes. */
+  target(args: Readonly<Record<string, unknown>>): string;
+  /** Never throws for what the outside does. */
+  execute(args: Readonly<Record<string, unknown>>, context: ToolContext): Promise<ToolOutcome>;
+}
