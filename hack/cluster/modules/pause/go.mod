@@ -1,0 +1,3 @@
+module pawl.dev/hack/pause
+
+go 1.26.0
