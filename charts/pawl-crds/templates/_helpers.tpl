@@ -1,0 +1,3 @@
+{{- define "pawl-crds.controllerUsername" -}}
+system:serviceaccount:{{ .Values.controller.namespace | default .Release.Namespace }}:{{ .Values.controller.serviceAccount }}
+{{- end -}}
