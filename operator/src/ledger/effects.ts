@@ -1,0 +1,298 @@
+/**
+ * The effect journal and the commit boundary in SQL (I3, I5). A crossing is one statement: it locks root and run,
+ * decides on what stands on those rows, and records the effect before its first byte leaves. Two effects on one open
+ * target, or the same call twice, are stopped by unique indexes; which of them it was is looked up afterwards, by the
+ * only process that may write in this scope.
+ */
+import { PawlError } from "#rules/errors.ts";
+import type { JournaledKind } from "#rules/effects.ts";
+import { occupied, type OccupiedBy } from "#rules/journal.ts";
+import type { Runner } from "./database.ts";
+import { statement } from "./statement.ts";
+
+const crossEffectStatement = statement({
+  name: "cross_effect",
+  guarded: true,
+  params: {
+    run: "uuid",
+    token: "int8",
+    nonce: "uuid",
+    effect: "uuid",
+    call: "uuid",
+    kind: "text",
+    is_reply: "bool",
+    target: "text",
+    args_hash: "text",
+    repeat: "int4",
+    keyed: "bool",
+    send_ms: "int4",
+    settle_ms: "int4",
+    seen_seq: "int8",
+    receipt: "jsonb?",
+  },
+  columns: { verdict: "text" },
+  // A reply whose delivery is its row (kubectl) comes with its receipt and is confirmed at once.
+  text: `
+    with locked as (
+      select r.id as run_id, root.id as root_id, root.request_id, root.journal_scope, r.lease_token, r.lease_owner, r.lease_until,
+             r.live, root.live as root_live, root.reply_at, root.amend_seq, root.hold_seq, root.hold_until,
+             root.closed_to_interrupts, coalesce(root.stop_requested_at, r.stop_requested_at) as stop_at, r.next_ordinal
+      from runs root join runs r on r.root_id = root.id where r.id = :run for no key update of root, r),
+    verdict as (
+      select *, case
+        when not live or not root_live then 'ended'
+        when lease_token <> :token or lease_owner is null or lease_until < pawl_now() then 'fenced'
+        when reply_at is not null then 'reply_sent'
+        when stop_at is not null and not :is_reply then 'stopping'
+        when stop_at is not null then 'crossed'
+        when amend_seq > :seen_seq and not closed_to_interrupts then 'stale_input'
+        when hold_seq > :seen_seq and hold_until > pawl_now() and not closed_to_interrupts then 'hold'
+        else 'crossed' end as verdict from locked),
+    effect as (
+      insert into commitment_effects (id, call_id, run_id, root_id, request_id, journal_scope, kind, target, args_hash, repeat, keyed,
+                                      state, nonce, lease_token, dispatched_at, send_by, settle_at, settled_at, receipt)
+      select :effect, :call, run_id, root_id, request_id, journal_scope, :kind, :target, :args_hash, :repeat, :keyed,
+             case when :receipt is null then 'dispatched' else 'confirmed' end, :nonce, lease_token, pawl_now(),
+             pawl_now() + :send_ms * interval '1 ms', pawl_now() + :settle_ms * interval '1 ms',
+             case when :receipt is not null then pawl_now() end, :receipt
+      from verdict where verdict = 'crossed' on conflict do nothing returning id),
+    crossed as (
+      update runs r set
+             committed_at = coalesce(r.committed_at, pawl_now()),
+             committed_by = case when :is_reply then effect.id else coalesce(r.committed_by, effect.id) end,
+             committed_step = case when :is_reply then r.next_ordinal - 1 else coalesce(r.committed_step, r.next_ordinal - 1) end,
+             reply_at = case when :is_reply then pawl_now() else r.reply_at end,
+             version = r.version + 1, changed_at = pawl_now()
+      from verdict v, effect where r.id in (v.run_id, v.root_id) returning r.id)
+    select case when verdict = 'crossed' and not exists (select from effect) then 'occupied' else verdict end as verdict
+    from verdict`,
+});
+
+const settleEffectStatement = statement({
+  name: "settle_effect",
+  guarded: true,
+  params: {
+    effect: "uuid",
+    nonce: "uuid",
+    state: "text",
+    receipt: "jsonb?",
+    observation: "text?",
+    resolved_by: "text?",
+  },
+  columns: { verdict: "text" },
+  // Needs no lease: the outcome is a fact that only its sender knows (I4). Final states never change (I5).
+  text: `
+    with locked as (select * from commitment_effects where id = :effect for no key update),
+    verdict as (
+      select *, case
+        when nonce <> :nonce then 'conflict'
+        when state = :state then 'already'
+        when state in ('confirmed', 'failed') then 'conflict'
+        else 'settled' end as verdict from locked),
+    settled as (
+      update commitment_effects e set state = :state, receipt = :receipt, observation = :observation,
+             resolved_by = :resolved_by, settled_at = pawl_now()
+      from verdict v where e.id = v.id and v.verdict = 'settled')
+    select verdict from verdict`,
+});
+
+const redispatchEffectStatement = statement({
+  name: "redispatch_effect",
+  guarded: true,
+  params: {
+    run: "uuid",
+    token: "int8",
+    effect: "uuid",
+    nonce: "uuid",
+    send_ms: "int4",
+    settle_ms: "int4",
+    max_attempts: "int4",
+  },
+  columns: { verdict: "text", attempt: "int4", wait_ms: "int8" },
+  text: `
+    with locked as (
+      select r.id as run_id, r.live, r.lease_token, r.lease_owner, r.lease_until, r.stop_requested_at,
+             e.id as effect_id, e.state, e.nonce, e.attempt, e.keyed, e.settle_at
+      from runs r join commitment_effects e on e.id = :effect and e.run_id = r.id
+      where r.id = :run for no key update of r, e),
+    verdict as (
+      select *, case
+        when not live then 'ended'
+        when lease_token <> :token or lease_owner is null or lease_until < pawl_now() then 'fenced'
+        when nonce = :nonce then 'already'
+        when state not in ('dispatched', 'unknown') or not keyed or attempt >= :max_attempts or stop_requested_at is not null then 'refused'
+        when settle_at > pawl_now() then 'too_early'
+        else 'crossed' end as verdict from locked),
+    sent as (
+      update commitment_effects e set state = 'dispatched', attempt = e.attempt + 1, nonce = :nonce, lease_token = :token,
+             dispatched_at = pawl_now(), send_by = pawl_now() + :send_ms * interval '1 ms',
+             settle_at = pawl_now() + :settle_ms * interval '1 ms', settled_at = null, observation = null
+      from verdict v where e.id = v.effect_id and v.verdict = 'crossed')
+    select verdict, attempt, greatest(0, ceil(extract(epoch from settle_at - pawl_now()) * 1000))::bigint as wait_ms from verdict`,
+});
+
+const occupantsStatement = statement({
+  name: "read_occupants",
+  params: { run: "uuid", effect: "uuid", target: "text", args_hash: "text" },
+  columns: {
+    id: "uuid",
+    nonce: "uuid",
+    call_id: "uuid",
+    kind: "text",
+    target: "text",
+    args_hash: "text",
+    repeat: "int4",
+    state: "text",
+    observation: "text?",
+    wait_ms: "int8",
+    order_us: "int8",
+  },
+  text: `
+    select e.id, e.nonce, e.call_id, e.kind, e.target, e.args_hash, e.repeat, e.state, e.observation,
+           greatest(0, ceil(extract(epoch from coalesce(e.settle_at, pawl_now()) - pawl_now()) * 1000))::bigint as wait_ms,
+           (extract(epoch from coalesce(e.settled_at, e.dispatched_at)) * 1000000)::bigint as order_us
+    from runs r join commitment_effects e on e.journal_scope = r.journal_scope
+    where r.id = :run and e.state <> 'failed'
+      and (e.id = :effect or e.target = :target or e.args_hash = :args_hash or e.kind = 'reply')
+    order by coalesce(e.settled_at, e.dispatched_at), e.id`,
+});
+
+export type CrossRequest = {
+  readonly runId: string;
+  readonly token: number;
+  /** New for each dispatch; the row keeps it, settling must name it. */
+  readonly nonce: string;
+  readonly effectId: string;
+  readonly callId: string;
+  readonly kind: JournaledKind;
+  readonly target: string;
+  readonly argsHash: string;
+  readonly keyed: boolean;
+  /** The first byte leaves within this, or never. */
+  readonly sendMs: number;
+  /** After this the sender has closed its connection, whatever happened. */
+  readonly settleMs: number;
+  readonly seenSeq: number;
+  /** Only for a reply that is delivered by being recorded. */
+  readonly receipt?: Readonly<Record<string, unknown>>;
+};
+
+export type Crossed =
+  | { readonly kind: "crossed" | "already" }
+  | OccupiedBy
+  | { readonly kind: "fenced" | "ended" | "reply_sent" | "stopping" | "stale_input" | "hold" };
+
+/** Repeats of one call that A-B-A may open in one scope before it is called a loop and refused. */
+export const MAX_REPEATS = 100;
+
+export async function crossEffect(db: Runner, request: CrossRequest): Promise<Crossed> {
+  for (let repeat = 0; repeat <= MAX_REPEATS; ) {
+    const row = await db.one(crossEffectStatement, {
+      run: request.runId,
+      token: request.token,
+      nonce: request.nonce,
+      effect: request.effectId,
+      call: request.callId,
+      kind: request.kind,
+      is_reply: request.kind === "reply",
+      target: request.target,
+      args_hash: request.argsHash,
+      repeat,
+      keyed: request.keyed,
+      send_ms: request.sendMs,
+      settle_ms: request.settleMs,
+      seen_seq: request.seenSeq,
+      receipt: request.receipt ?? null,
+    });
+    // After a lost reply our own row is what stands in the way of a reply; that is success, not a second one.
+    if (row.verdict !== "occupied" && row.verdict !== "reply_sent") {
+      return { kind: row.verdict as "crossed" | "fenced" | "ended" | "stopping" | "stale_input" | "hold" };
+    }
+    const rows = await db.rows(occupantsStatement, {
+      run: request.runId,
+      effect: request.effectId,
+      target: request.target,
+      args_hash: request.argsHash,
+    });
+    const found = occupied(
+      rows.map((effect) => ({
+        id: effect.id,
+        nonce: effect.nonce,
+        kind: effect.kind,
+        target: effect.target,
+        argsHash: effect.args_hash,
+        repeat: effect.repeat,
+        state: effect.state as "dispatched" | "confirmed" | "unknown",
+        observation: effect.observation,
+        waitMs: effect.wait_ms,
+        callId: effect.call_id,
+      })),
+      request,
+    );
+    if (found.kind !== "repeat")
+      return row.verdict === "reply_sent" && found.kind !== "already" ? { kind: "reply_sent" } : found;
+    repeat = found.repeat;
+  }
+  throw new PawlError("invariant", "EffectLoop", `the same call came back more than ${MAX_REPEATS} times`);
+}
+
+export type Settlement = {
+  readonly effectId: string;
+  readonly nonce: string;
+  readonly state: "confirmed" | "failed" | "unknown";
+  readonly receipt: Readonly<Record<string, unknown>> | null;
+  readonly observation: string;
+  /** Null: its own sender saw it. */
+  readonly resolvedBy?: string;
+};
+
+export async function settleEffect(db: Runner, settlement: Settlement): Promise<"settled" | "already" | "conflict"> {
+  const row = await db.one(settleEffectStatement, {
+    effect: settlement.effectId,
+    nonce: settlement.nonce,
+    state: settlement.state,
+    receipt: settlement.receipt,
+    observation: settlement.observation,
+    resolved_by: settlement.resolvedBy ?? null,
+  });
+  return row.verdict as "settled" | "already" | "conflict";
+}
+
+export type Redispatch =
+  | { readonly kind: "crossed" | "already"; readonly attempt: number }
+  | { readonly kind: "too_early"; readonly waitMs: number }
+  | { readonly kind: "refused" | "fenced" | "ended" };
+
+/** The same request again under the same key: only after `settle_at`, only where the receiver honours the key. */
+export async function redispatchEffect(
+  db: Runner,
+  request: {
+    runId: string;
+    token: number;
+    effectId: string;
+    nonce: string;
+    sendMs: number;
+    settleMs: number;
+    maxAttempts: number;
+  },
+): Promise<Redispatch> {
+  const row = await db.one(redispatchEffectStatement, {
+    run: request.runId,
+    token: request.token,
+    effect: request.effectId,
+    nonce: request.nonce,
+    send_ms: request.sendMs,
+    settle_ms: request.settleMs,
+    max_attempts: request.maxAttempts,
+  });
+  switch (row.verdict) {
+    case "crossed":
+      return { kind: "crossed", attempt: row.attempt + 1 };
+    case "already":
+      return { kind: "already", attempt: row.attempt };
+    case "too_early":
+      return { kind: "too_early", waitMs: row.wait_ms };
+    default:
+      return { kind: row.verdict as "refused" | "fenced" | "ended" };
+  }
+}

@@ -1,0 +1,94 @@
+/** The numbered invariants (docs/invariants.md) as SQL: each statement returns the rows that break one. */
+import type { Runner } from "./database.ts";
+import { statement, type Statement } from "./statement.ts";
+
+const OFFENDER = { offender: "text" } as const;
+const invariant = (name: string, text: string) => ({
+  name,
+  statement: statement({ name: `invariant_${name}`, params: {}, columns: OFFENDER, text }),
+});
+
+export const INVARIANTS: readonly { name: string; statement: Statement<Record<never, never>, typeof OFFENDER> }[] = [
+  invariant(
+    "i1_one_live_run",
+    `select conversation_id::text as offender from runs where live and conversation_id is not null group by 1 having count(*) > 1`,
+  ),
+  invariant(
+    "i1_conversation_knows_its_live_run",
+    `select c.id::text as offender from conversations c
+     left join runs r on r.conversation_id = c.id and r.live where c.live_run is distinct from r.id`,
+  ),
+  invariant(
+    "i2_pending_has_a_live_run_before_it",
+    `select e.id::text as offender from message_events e
+     left join runs r on r.conversation_id = e.conversation_id and r.live where e.state = 'pending' and r.id is null`,
+  ),
+  invariant(
+    "i2_in_turn_means_live_and_accounted_means_ended",
+    `select e.id::text as offender from message_events e join runs r on r.id = e.run_id
+     where (e.state = 'in_turn') <> r.live`,
+  ),
+  invariant(
+    "i2_superseded_accounts_for_nothing",
+    `select e.id::text as offender from message_events e join runs r on r.id = e.run_id
+     where e.state = 'accounted' and r.superseded_by is not null`,
+  ),
+  invariant(
+    "i3_committed_when_an_effect_crossed",
+    `select r.id::text as offender from runs r
+     where (r.committed_at is null) = exists (select from commitment_effects e where e.root_id = r.id)`,
+  ),
+  invariant(
+    "i3_nothing_crosses_after_the_reply",
+    `select e.id::text as offender from commitment_effects e join runs r on r.id = e.root_id
+     where r.reply_at is not null and e.kind <> 'reply' and e.attempt = 1 and e.dispatched_at > r.reply_at`,
+  ),
+  invariant(
+    "i3_cause_is_the_reply_once_it_crossed",
+    `select r.id::text as offender from runs r join commitment_effects e on e.id = r.committed_by
+     where (r.reply_at is not null) <> (e.kind = 'reply')`,
+  ),
+  invariant(
+    "i5_crossing_calls_have_their_effect",
+    `select c.id::text as offender from tool_calls c
+     where c.class = 'effectful' and c.outcome in ('real', 'unknown')
+       and not exists (select from commitment_effects e join runs r on r.journal_scope = e.journal_scope
+                       where r.id = c.run_id and (e.call_id = c.id or e.args_hash = c.args_hash))`,
+  ),
+  invariant(
+    "i6_a_later_step_finds_no_open_call",
+    `select c.id::text as offender from tool_calls c join run_steps s on s.run_id = c.run_id and s.ordinal > c.ordinal
+     where c.outcome is null`,
+  ),
+  invariant(
+    "i6_an_ended_run_has_no_open_call",
+    `select c.id::text as offender from tool_calls c join runs r on r.id = c.run_id where not r.live and c.outcome is null`,
+  ),
+  invariant(
+    "i7_lease_or_due",
+    `select id::text as offender from runs
+     where (live and (lease_until is null) = (due_at is null)) or (not live and (lease_until is not null or due_at is not null))`,
+  ),
+  invariant(
+    "i8_one_reply",
+    `select request_id::text as offender from commitment_effects where kind = 'reply' group by request_id, part having count(*) > 1`,
+  ),
+  invariant(
+    "i10_counters_equal_their_rows",
+    `select r.id::text as offender from runs r where r.model_calls <> (select count(*) from run_steps s where s.run_id = r.id)
+       or r.tool_calls <> (select count(*) from tool_calls c where c.run_id = r.id and c.class <> 'reply')
+       or r.input_tokens <> (select coalesce(sum((usage ->> 'inputTokens')::bigint), 0) from run_steps s where s.run_id = r.id)
+       or r.next_ordinal <> (select coalesce(max(ordinal), 0) + 1 from run_steps s where s.run_id = r.id)`,
+  ),
+];
+
+export type Violation = { readonly invariant: string; readonly offender: string };
+
+/** Empty on a healthy ledger, at every instant between two commits. */
+export async function checkInvariants(db: Runner): Promise<Violation[]> {
+  const found: Violation[] = [];
+  for (const { name, statement: query } of INVARIANTS) {
+    for (const row of await db.rows(query, {})) found.push({ invariant: name, offender: row.offender });
+  }
+  return found;
+}

@@ -1,0 +1,155 @@
+/** What a Run object may show of the ledger: one row per applied key, references and counts, no transcript. */
+import type { Runner } from "./database.ts";
+import { statement } from "./statement.ts";
+
+const MIRROR_COLUMNS = {
+  namespace_uid: "text",
+  key: "text",
+  spec_hash: "text",
+  object_uid: "text",
+  event_id: "uuid",
+  event_state: "text",
+  conversation_version: "int8",
+  position: "int4?",
+  opening_event: "uuid?",
+  answered_by: "text?",
+  triggers: "int4",
+  actors: "text[]?",
+  run_id: "uuid?",
+  request_id: "uuid?",
+  status: "text?",
+  shape: "text?",
+  reason: "text?",
+  message: "text?",
+  version: "int8?",
+  lease_owner: "text?",
+  stop: "bool?",
+  committed_at: "timestamptz?",
+  committed_kind: "text?",
+  committed_target: "text?",
+  committed_step: "int4?",
+  replied: "bool?",
+  model_calls: "int4?",
+  tool_calls: "int4?",
+  input_tokens: "int8?",
+  output_tokens: "int8?",
+  steps: "int4?",
+  queued_at: "timestamptz",
+  started_at: "timestamptz?",
+  ended_at: "timestamptz?",
+  reply: "text?",
+  effects_total: "int4",
+  effects_unknown: "int4",
+  last_effects: "jsonb?",
+  interrupts_total: "int4",
+  last_interrupt: "jsonb?",
+  open_tool: "text?",
+  open_since: "timestamptz?",
+} as const;
+
+const MIRROR_SELECT = `
+  select k.namespace_uid, k.key, k.spec_hash, k.object_uid, e.id as event_id, e.state as event_state,
+    c.last_version as conversation_version,
+    case when e.state = 'pending' then (select count(*)::int from message_events p
+      where p.conversation_id = e.conversation_id and p.state = 'pending' and p.seq <= e.seq) end as position,
+    o.event_id as opening_event, o.object_name as answered_by,
+    coalesce(o.triggers, 0) as triggers, o.actors,
+    r.id as run_id, r.request_id, r.status, r.shape, r.reason, r.message, r.version, r.lease_owner,
+    r.stop_requested_at is not null as stop, r.committed_at, x.kind as committed_kind, x.target as committed_target, r.committed_step,
+    r.reply_at is not null as replied, r.model_calls, r.tool_calls, r.input_tokens, r.output_tokens, r.next_ordinal - 1 as steps,
+    e.received_at as queued_at, r.started_at, r.ended_at,
+    (select t.args ->> 'text' from tool_calls t where t.run_id = r.id and t.class = 'reply' and t.outcome = 'real') as reply,
+    f.total as effects_total, f.unknown as effects_unknown, f.last as last_effects,
+    i.total as interrupts_total, i.last as last_interrupt, q.tool as open_tool, q.committed_at as open_since
+  from run_keys k join message_events e on e.id = k.event_id join conversations c on c.id = e.conversation_id
+  left join lateral (select coalesce(e.run_id, (select s.run_id from run_triggers s join runs z on z.id = s.run_id
+      where s.event_id = e.id order by z.queued_at desc limit 1)) as id) b on true
+  left join runs r on r.id = b.id
+  left join commitment_effects x on x.id = r.committed_by
+  left join lateral (
+    select (array_agg(t.event_id order by m.seq))[1] as event_id, (array_agg(y.object_name order by m.seq))[1] as object_name,
+           count(*)::int as triggers, array_agg(distinct a.ext_id) as actors
+    from run_triggers t join message_events m on m.id = t.event_id join actors a on a.id = m.actor_id
+    left join run_keys y on y.event_id = t.event_id where t.run_id = r.id) o on true
+  left join lateral (
+    select count(*)::int as total, (count(*) filter (where state = 'unknown'))::int as unknown,
+           jsonb_agg(jsonb_build_object('name', kind, 'target', target, 'state', state) order by dispatched_at) as last
+    from commitment_effects where run_id = r.id and kind <> 'reply') f on true
+  left join lateral (
+    select count(*)::int as total, (array_agg(jsonb_build_object('relation', relation, 'asked', asked, 'done', done, 'reason', reason)
+           order by at desc))[1] as last from interrupts where run_id = r.id) i on true
+  left join lateral (
+    select t.tool, s.committed_at from tool_calls t join run_steps s on s.run_id = t.run_id and s.ordinal = t.ordinal
+    where t.run_id = r.id and t.outcome is null and t.class <> 'reply' order by t.ordinal, t.idx limit 1) q on r.live`;
+
+const readMirrorStatement = statement({
+  name: "read_mirror",
+  params: { namespace_uid: "text", key: "text" },
+  columns: MIRROR_COLUMNS,
+  text: `${MIRROR_SELECT} where k.namespace_uid = :namespace_uid and k.key = :key`,
+});
+
+const changedMirrorsStatement = statement({
+  name: "changed_mirrors",
+  params: { since: "timestamptz" },
+  columns: { namespace_uid: "text", key: "text", object_name: "text", now: "timestamptz" },
+  text: `
+    with changed as (
+      select id from runs where live and changed_at > :since
+      union all select id from runs where not live and ended_at > :since)
+    select k.namespace_uid, k.key, k.object_name, pawl_now() as now
+    from changed h join run_triggers t on t.run_id = h.id join run_keys k on k.event_id = t.event_id`,
+});
+
+const databaseTime = statement({
+  name: "database_time",
+  params: {},
+  columns: { now: "timestamptz" },
+  text: `select pawl_now() as now`,
+});
+
+const findTranscriptRun = statement({
+  name: "find_run_by_name",
+  params: { namespace: "text", name: "text" },
+  columns: { run_id: "uuid?", event_id: "uuid", state: "text" },
+  text: `
+    select coalesce(e.run_id, (select t.run_id from run_triggers t where t.event_id = e.id order by t.run_id desc limit 1)) as run_id,
+           e.id as event_id, e.state
+    from run_keys k join message_events e on e.id = k.event_id join conversations c on c.id = e.conversation_id
+    join agents a on a.id = c.agent_id
+    where a.namespace = :namespace and k.object_name = :name order by e.received_at desc limit 1`,
+});
+
+type Row = Awaited<ReturnType<typeof rawMirror>>;
+export type Mirror = NonNullable<Row>;
+
+async function rawMirror(db: Runner, namespaceUid: string, key: string) {
+  const [row] = await db.rows(readMirrorStatement, { namespace_uid: namespaceUid, key });
+  return row ?? null;
+}
+
+/** Everything a Run object shows, or null when the key was never a message here. Column names as in the statement. */
+export async function readMirror(db: Runner, namespaceUid: string, key: string): Promise<Mirror | null> {
+  return rawMirror(db, namespaceUid, key);
+}
+
+export type ChangedKey = { namespaceUid: string; key: string; objectName: string };
+
+/** Keys whose run changed after `since`; pass the time of the last look minus an overlap, for commits still on their way. */
+export async function listChangedMirrors(db: Runner, since: Date): Promise<ChangedKey[]> {
+  const rows = await db.rows(changedMirrorsStatement, { since });
+  return rows.map((row) => ({ namespaceUid: row.namespace_uid, key: row.key, objectName: row.object_name }));
+}
+
+export async function readDatabaseTime(db: Runner): Promise<Date> {
+  return (await db.one(databaseTime, {})).now;
+}
+
+export async function findRunByName(
+  db: Runner,
+  namespace: string,
+  name: string,
+): Promise<{ runId: string | null; state: string } | null> {
+  const [row] = await db.rows(findTranscriptRun, { namespace, name });
+  return row === undefined ? null : { runId: row.run_id, state: row.state };
+}

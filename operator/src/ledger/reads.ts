@@ -1,0 +1,258 @@
+/** Reading a run back, whole: what a worker that just claimed it needs to go on where the last commit stands. */
+import type { Runner } from "./database.ts";
+import { statement } from "./statement.ts";
+
+const readRunStatement = statement({
+  name: "read_run",
+  params: { run: "uuid" },
+  columns: {
+    id: "uuid",
+    conversation_id: "uuid",
+    request_id: "uuid",
+    connector: "text",
+    conversation_key: "text",
+    namespace: "text",
+    agent_name: "text",
+    spec: "jsonb",
+    slice: "jsonb",
+    status: "text",
+    next_ordinal: "int4",
+    attempts: "int4",
+    amend_seq: "int8",
+    stop: "bool",
+    committed: "bool",
+    replied: "bool",
+    model_calls: "int4",
+    tool_calls: "int4",
+    input_tokens: "int8",
+    output_tokens: "int8",
+  },
+  text: `
+    select r.id, r.conversation_id, r.request_id, c.connector, c.ext_key as conversation_key, a.namespace, a.name as agent_name,
+           g.spec, r.slice, r.status, r.next_ordinal, r.attempts, r.amend_seq, r.stop_requested_at is not null as stop,
+           r.committed_at is not null as committed, r.reply_at is not null as replied,
+           r.model_calls, r.tool_calls, r.input_tokens, r.output_tokens
+    from runs r join conversations c on c.id = r.conversation_id join agents a on a.id = r.agent_id
+    join agent_generations g on g.agent_id = r.agent_id and g.generation = r.agent_generation
+    where r.id = :run`,
+});
+
+const readTriggersStatement = statement({
+  name: "read_triggers",
+  params: { run: "uuid" },
+  columns: {
+    event_id: "uuid",
+    seq: "int8",
+    body: "text?",
+    actor: "text",
+    order_key: "text",
+    delivered_ordinal: "int4?",
+    role: "text",
+  },
+  text: `
+    select t.event_id, e.seq, e.body, coalesce(a.display, a.ext_id) as actor, e.order_key, t.delivered_ordinal, t.role
+    from run_triggers t join message_events e on e.id = t.event_id join actors a on a.id = e.actor_id
+    where t.run_id = :run and e.state in ('in_turn', 'accounted') order by e.order_key, e.seq`,
+});
+
+const readStepsStatement = statement({
+  name: "read_steps",
+  params: { run: "uuid" },
+  columns: { ordinal: "int4", seen_seq: "int8", response: "jsonb" },
+  text: `select ordinal, seen_seq, response from run_steps where run_id = :run order by ordinal`,
+});
+
+const readCallsStatement = statement({
+  name: "read_calls",
+  params: { run: "uuid" },
+  columns: {
+    id: "uuid",
+    ordinal: "int4",
+    idx: "int4",
+    tool: "text",
+    class: "text",
+    kind: "text",
+    args: "jsonb",
+    args_hash: "text",
+    target: "text?",
+    outcome: "text?",
+    result: "text?",
+  },
+  text: `
+    select id, ordinal, idx, tool, class, kind, args, args_hash, target, outcome, result
+    from tool_calls where run_id = :run order by ordinal, idx`,
+});
+
+const readEffectsStatement = statement({
+  name: "read_effects",
+  params: { run: "uuid" },
+  columns: {
+    id: "uuid",
+    call_id: "uuid",
+    kind: "text",
+    target: "text",
+    state: "text",
+    attempt: "int4",
+    nonce: "uuid",
+    keyed: "bool",
+    observation: "text?",
+    wait_ms: "int8",
+  },
+  text: `
+    select id, call_id, kind, target, state, attempt, nonce, keyed, observation,
+           greatest(0, ceil(extract(epoch from coalesce(settle_at, pawl_now()) - pawl_now()) * 1000))::bigint as wait_ms
+    from commitment_effects where run_id = :run order by dispatched_at, id`,
+});
+
+const readHistoryStatement = statement({
+  name: "read_history",
+  params: { run: "uuid", turns: "int4" },
+  columns: { run_id: "uuid", actor: "text?", body: "text?", reply: "text?", status: "text" },
+  // Earlier turns of the conversation as messages and replies only, oldest first.
+  text: `
+    with earlier as (
+      select p.id, p.queued_at, p.status from runs r join runs p on p.conversation_id = r.conversation_id and not p.live and p.id <> r.id
+      where r.id = :run and p.superseded_by is null order by p.queued_at desc, p.id desc limit :turns)
+    select p.id as run_id, coalesce(a.display, a.ext_id) as actor, e.body, p.status,
+      (select c.args ->> 'text' from tool_calls c where c.run_id = p.id and c.class = 'reply' and c.outcome = 'real') as reply
+    from earlier p left join run_triggers t on t.run_id = p.id
+      left join message_events e on e.id = t.event_id and e.state = 'accounted' left join actors a on a.id = e.actor_id
+    order by p.queued_at, p.id, e.order_key, e.seq`,
+});
+
+export type TriggerRow = {
+  readonly eventId: string;
+  readonly seq: number;
+  readonly text: string;
+  readonly actor: string;
+};
+export type RecordedStep = { readonly ordinal: number; readonly seenSeq: number; readonly response: unknown };
+export type RecordedCall = {
+  readonly id: string;
+  readonly ordinal: number;
+  readonly idx: number;
+  readonly tool: string;
+  readonly class: string;
+  readonly kind: string;
+  readonly args: unknown;
+  readonly argsHash: string;
+  readonly target: string | null;
+  readonly outcome: string | null;
+  readonly result: string | null;
+};
+export type RecordedEffect = {
+  readonly id: string;
+  readonly callId: string;
+  readonly kind: string;
+  readonly target: string;
+  readonly state: "dispatched" | "confirmed" | "failed" | "unknown";
+  readonly attempt: number;
+  readonly nonce: string;
+  readonly keyed: boolean;
+  readonly observation: string | null;
+  readonly waitMs: number;
+};
+export type EarlierTurn = {
+  readonly messages: readonly { actor: string; text: string }[];
+  readonly reply: string | null;
+  readonly status: string;
+};
+
+export type RunRecord = {
+  readonly stopRequested: boolean;
+  readonly committed: boolean;
+  readonly replied: boolean;
+  readonly id: string;
+  readonly conversationId: string;
+  readonly requestId: string;
+  readonly connector: string;
+  readonly conversationKey: string;
+  readonly namespace: string;
+  readonly agentName: string;
+  readonly spec: unknown;
+  readonly slice: unknown;
+  readonly status: string;
+  readonly nextOrdinal: number;
+  readonly attempts: number;
+  readonly amendSeq: number;
+  readonly modelCalls: number;
+  readonly toolCalls: number;
+  readonly inputTokens: number;
+  readonly outputTokens: number;
+  readonly triggers: readonly TriggerRow[];
+  readonly steps: readonly RecordedStep[];
+  readonly calls: readonly RecordedCall[];
+  readonly effects: readonly RecordedEffect[];
+  readonly earlier: readonly EarlierTurn[];
+};
+
+/** Earlier turns that are read for a request; what does not fit its share of the context is left out from the oldest. */
+export const MAX_EARLIER_TURNS = 50;
+
+export async function readEffects(db: Runner, runId: string): Promise<RecordedEffect[]> {
+  return (await db.rows(readEffectsStatement, { run: runId })).map((row) => ({
+    id: row.id,
+    callId: row.call_id,
+    kind: row.kind,
+    target: row.target,
+    state: row.state as RecordedEffect["state"],
+    attempt: row.attempt,
+    nonce: row.nonce,
+    keyed: row.keyed,
+    observation: row.observation,
+    waitMs: row.wait_ms,
+  }));
+}
+
+export async function readRun(db: Runner, runId: string): Promise<RunRecord> {
+  const run = await db.one(readRunStatement, { run: runId });
+  const [triggers, steps, calls, effects, history] = [
+    await db.rows(readTriggersStatement, { run: runId }),
+    await db.rows(readStepsStatement, { run: runId }),
+    await db.rows(readCallsStatement, { run: runId }),
+    await readEffects(db, runId),
+    await db.rows(readHistoryStatement, { run: runId, turns: MAX_EARLIER_TURNS }),
+  ];
+  return {
+    id: run.id,
+    conversationId: run.conversation_id,
+    requestId: run.request_id,
+    connector: run.connector,
+    conversationKey: run.conversation_key,
+    namespace: run.namespace,
+    agentName: run.agent_name,
+    spec: run.spec,
+    slice: run.slice,
+    status: run.status,
+    nextOrdinal: run.next_ordinal,
+    attempts: run.attempts,
+    amendSeq: run.amend_seq,
+    stopRequested: run.stop,
+    committed: run.committed,
+    replied: run.replied,
+    modelCalls: run.model_calls,
+    toolCalls: run.tool_calls,
+    inputTokens: run.input_tokens,
+    outputTokens: run.output_tokens,
+    triggers: triggers.map((row) => ({ eventId: row.event_id, seq: row.seq, text: row.body ?? "", actor: row.actor })),
+    steps: steps.map((row) => ({ ordinal: row.ordinal, seenSeq: row.seen_seq, response: row.response })),
+    calls: calls.map(({ args_hash, ...row }) => ({ ...row, argsHash: args_hash })),
+    effects,
+    earlier: turnsOf(history),
+  };
+}
+
+function turnsOf(
+  rows: readonly { run_id: string; actor: string | null; body: string | null; reply: string | null; status: string }[],
+): EarlierTurn[] {
+  const turns = new Map<
+    string,
+    { messages: { actor: string; text: string }[]; reply: string | null; status: string }
+  >();
+  for (const row of rows) {
+    const turn = turns.get(row.run_id) ?? { messages: [], reply: row.reply, status: row.status };
+    if (row.body !== null && row.actor !== null) turn.messages.push({ actor: row.actor, text: row.body });
+    turns.set(row.run_id, turn);
+  }
+  return [...turns.values()];
+}

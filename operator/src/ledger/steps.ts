@@ -1,0 +1,168 @@
+/** Steps and calls: the response whole before any call runs, results before the next request is built (I6). */
+import type { Runner } from "./database.ts";
+import { statement } from "./statement.ts";
+
+const commitResponseStatement = statement({
+  name: "commit_response",
+  guarded: true,
+  params: {
+    run: "uuid",
+    token: "int8",
+    nonce: "uuid",
+    ordinal: "int4",
+    seen_seq: "int8",
+    request: "jsonb",
+    response: "jsonb",
+    usage: "jsonb?",
+    replayability: "text",
+    calls: "jsonb",
+    open: "bool",
+    tool_calls: "int4",
+    input_tokens: "int8",
+    output_tokens: "int8",
+  },
+  columns: { verdict: "text", stop: "bool", amend_seq: "int8" },
+  text: `
+    with locked as (select * from runs where id = :run for no key update),
+    verdict as (
+      select *, case
+        when last_nonce = :nonce then 'already'
+        when not live then 'ended'
+        when lease_token <> :token or lease_owner is null or lease_until < pawl_now() or next_ordinal <> :ordinal then 'fenced'
+        else 'committed' end as verdict from locked),
+    step as (
+      insert into run_steps (run_id, ordinal, lease_token, nonce, seen_seq, request, response, usage, replayability, committed_at)
+      select id, :ordinal, :token, :nonce, :seen_seq, :request, :response, :usage, :replayability, pawl_now()
+      from verdict where verdict = 'committed'),
+    calls as (
+      insert into tool_calls (id, run_id, ordinal, idx, provider_id, tool, class, kind, args, args_hash, target, outcome, result, closed_at)
+      select c.id, v.id, :ordinal, c.idx, c.provider_id, c.tool, c.class, c.kind, c.args, c.args_hash, c.target, c.outcome, c.result,
+             case when c.outcome is not null then pawl_now() end
+      from verdict v, jsonb_to_recordset(:calls) as c (id uuid, idx int, provider_id text, tool text, class text, kind text,
+             args jsonb, args_hash text, target text, outcome text, result text)
+      where v.verdict = 'committed'),
+    delivered as (
+      update run_triggers t set delivered_ordinal = :ordinal from verdict v, message_events e
+      where v.verdict = 'committed' and t.run_id = v.id and t.delivered_ordinal is null
+        and e.id = t.event_id and e.seq <= :seen_seq),
+    advanced as (
+      update runs r set next_ordinal = :ordinal + 1, last_nonce = :nonce, attempts = 0, reason = null, message = null,
+             status = case when :open then 'awaiting_tool' else 'running' end,
+             model_calls = r.model_calls + 1, tool_calls = r.tool_calls + :tool_calls,
+             input_tokens = r.input_tokens + :input_tokens, output_tokens = r.output_tokens + :output_tokens,
+             version = r.version + 1, changed_at = pawl_now()
+      from verdict v where r.id = v.id and v.verdict = 'committed')
+    select verdict, stop_requested_at is not null as stop, amend_seq from verdict`,
+});
+
+const commitResultsStatement = statement({
+  name: "commit_results",
+  guarded: true,
+  params: { run: "uuid", token: "int8", nonce: "uuid", results: "jsonb" },
+  columns: { verdict: "text", stop: "bool", amend_seq: "int8" },
+  text: `
+    with locked as (select * from runs where id = :run for no key update),
+    verdict as (
+      select *, case
+        when last_nonce = :nonce then 'already'
+        when not live then 'ended'
+        when lease_token <> :token or lease_owner is null or lease_until < pawl_now() then 'fenced'
+        else 'committed' end as verdict from locked),
+    closed as (
+      update tool_calls c set outcome = r.outcome, result = r.result, closed_at = pawl_now()
+      from verdict v, jsonb_to_recordset(:results) as r (id uuid, outcome text, result text)
+      where v.verdict = 'committed' and c.run_id = v.id and c.id = r.id and c.outcome is null),
+    advanced as (
+      update runs r set last_nonce = :nonce, status = 'running', version = r.version + 1, changed_at = pawl_now()
+      from verdict v where r.id = v.id and v.verdict = 'committed')
+    select verdict, stop_requested_at is not null as stop, amend_seq from verdict`,
+});
+
+export type CallOutcome = "real" | "rejected" | "skipped" | "cancelled" | "unknown" | "withheld";
+
+export type CallRow = {
+  readonly id: string;
+  readonly idx: number;
+  readonly providerId: string | null;
+  readonly tool: string;
+  readonly class: string;
+  readonly kind: string;
+  readonly args: unknown;
+  readonly argsHash: string;
+  readonly target: string | null;
+  /** Both null: the call still has to run. */
+  readonly outcome: CallOutcome | null;
+  readonly result: string | null;
+};
+
+export type Step = {
+  readonly runId: string;
+  readonly token: number;
+  readonly nonce: string;
+  readonly ordinal: number;
+  readonly seenSeq: number;
+  readonly request: unknown;
+  readonly response: unknown;
+  readonly usage: { inputTokens: number; outputTokens: number } | null;
+  readonly calls: readonly CallRow[];
+};
+
+/** What came back with a commit: a decision point without a round trip of its own. */
+export type Signals = { readonly stop: boolean; readonly amendSeq: number };
+export type Committed =
+  | ({ readonly kind: "committed" | "already" } & Signals)
+  | { readonly kind: "fenced" }
+  | { readonly kind: "ended" };
+
+const committed = (row: { verdict: string; stop: boolean; amend_seq: number }): Committed =>
+  row.verdict === "committed" || row.verdict === "already"
+    ? { kind: row.verdict, stop: row.stop, amendSeq: row.amend_seq }
+    : { kind: row.verdict === "ended" ? "ended" : "fenced" };
+
+export async function commitResponse(db: Runner, step: Step): Promise<Committed> {
+  const effectful = step.calls.some(
+    (call) => call.class === "effectful" || call.class === "coarse" || call.class === "reply",
+  );
+  return committed(
+    await db.one(commitResponseStatement, {
+      run: step.runId,
+      token: step.token,
+      nonce: step.nonce,
+      ordinal: step.ordinal,
+      seen_seq: step.seenSeq,
+      request: step.request,
+      response: step.response,
+      usage: step.usage,
+      replayability: effectful ? "effectful" : "pure",
+      calls: step.calls.map((call) => ({
+        id: call.id,
+        idx: call.idx,
+        provider_id: call.providerId,
+        tool: call.tool,
+        class: call.class,
+        kind: call.kind,
+        args: call.args,
+        args_hash: call.argsHash,
+        target: call.target,
+        outcome: call.outcome,
+        result: call.result,
+      })),
+      open: step.calls.some((call) => call.outcome === null && call.class !== "reply"),
+      tool_calls: step.calls.filter((call) => call.class !== "reply").length,
+      input_tokens: step.usage?.inputTokens ?? 0,
+      output_tokens: step.usage?.outputTokens ?? 0,
+    }),
+  );
+}
+
+export type CallResult = { readonly id: string; readonly outcome: CallOutcome; readonly result: string };
+
+export async function commitResults(
+  db: Runner,
+  run: { runId: string; token: number; nonce: string },
+  results: readonly CallResult[],
+): Promise<Committed> {
+  return committed(
+    await db.one(commitResultsStatement, { run: run.runId, token: run.token, nonce: run.nonce, results }),
+  );
+}
