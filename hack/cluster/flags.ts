@@ -43,8 +43,6 @@ export function apiServerArguments(api: ApiServer): string[] {
     `--service-account-key-file=${join(api.pki, "sa.pub")}`,
     `--service-account-signing-key-file=${join(api.pki, "sa.key")}`,
     "--service-cluster-ip-range=10.96.0.0/16",
-    // One server: nothing to agree on.
-    "--endpoint-reconciler-type=none",
     ...(api.more ?? []),
   ];
 }

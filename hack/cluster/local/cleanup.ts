@@ -1,0 +1,92 @@
+// Ends what the local cluster started and removes what it made, also after a crash in which nothing was put in order.
+import { readdirSync, readFileSync, rmSync } from "node:fs";
+import { identify, isRunning, type ProcessId, signal, stopProcess, waitUntil } from "../../lib/processes.ts";
+import { run } from "../../lib/run.ts";
+import { removeControlGroups } from "./control-groups.ts";
+import { layout } from "./layout.ts";
+import { removeClusterRules, removeNetwork } from "./network.ts";
+import { type ClusterRecord, readRecord } from "./record.ts";
+
+/** The API server before etcd: it must be able to finish what it has begun. What starts pods goes first. */
+const STOP_ORDER = [
+  ...["kubelet", "kube-router", "kube-proxy", "containers", "containerd"],
+  ...["kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd"],
+];
+const GRACE_MS: Record<string, number> = { "kube-apiserver": 15_000, etcd: 10_000 };
+
+/** Paths in mountinfo have blanks and the like as octal numbers. */
+const unescape = (path: string) =>
+  path.replace(/\\(\d{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
+
+/** Mount points below one of the folders, the inner ones first. */
+export function mountsBelow(mountinfo: string, folders: readonly string[]): string[] {
+  const points = mountinfo.split("\n").map((line) => unescape(line.split(" ")[4] ?? ""));
+  return points.filter((point) => folders.some((folder) => point.startsWith(`${folder}/`))).reverse();
+}
+
+/** True when the process's root is an overlay whose upper folder is ours: it is in one of our containers. */
+export function rootIsBelow(mountinfo: string, folder: string): boolean {
+  return mountinfo.split("\n").some((line) => line.split(" ")[4] === "/" && line.includes(`upperdir=${folder}/`));
+}
+
+function read(path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return "";
+  }
+}
+
+/** The processes of our containers, and the shims that watch them: known by our folder and our socket. */
+function containerProcesses(): ProcessId[] {
+  const at = layout();
+  const found: ProcessId[] = [];
+  for (const name of readdirSync("/proc")) {
+    if (!/^\d+$/.test(name)) continue;
+    const id = identify(Number(name));
+    if (!id || id.pid === process.pid) continue;
+    const words = read(`/proc/${name}/cmdline`).split("\0");
+    const shim = words[0]?.endsWith("containerd-shim-runc-v2") && words.includes(at.socket);
+    if (shim || rootIsBelow(read(`/proc/${name}/mountinfo`), at.containerd)) found.push(id);
+  }
+  return found;
+}
+
+async function killContainers(): Promise<void> {
+  // Twice at most: a process may have been born while we looked.
+  await waitUntil(async () => {
+    const all = containerProcesses();
+    for (const one of all) signal(one, "SIGKILL");
+    await waitUntil(() => !all.some(isRunning), 5_000);
+    return containerProcesses().length === 0;
+  }, 15_000);
+}
+
+async function stopAll(record: ClusterRecord | undefined): Promise<void> {
+  const processes = record?.processes ?? [];
+  for (const name of STOP_ORDER) {
+    if (name === "containers") await killContainers();
+    for (const one of processes.filter((each) => each.name === name)) await stopProcess(one, GRACE_MS[name] ?? 5_000);
+  }
+}
+
+async function unmountAll(): Promise<void> {
+  const at = layout();
+  for (const point of mountsBelow(read("/proc/self/mountinfo"), [at.state, at.run])) {
+    const done = await run("umount", [point], { allowFailure: true });
+    if (done.code !== 0) await run("umount", ["--lazy", point], { allowFailure: true });
+  }
+}
+
+/** Takes everything down. Does nothing, quickly, where there is nothing. */
+export async function cleanUp(): Promise<void> {
+  const at = layout();
+  const record = readRecord();
+  await stopAll(record);
+  await unmountAll();
+  await removeNetwork(record?.sysctls ?? {});
+  if (record) await removeClusterRules();
+  removeControlGroups();
+  rmSync(at.run, { recursive: true, force: true });
+  rmSync(at.state, { recursive: true, force: true });
+}

@@ -1,0 +1,27 @@
+// Images in the local cluster's containerd.
+import { type Image, reference, withArchive } from "../../images/oci.ts";
+import { run } from "../../lib/run.ts";
+import { type Log, withProgress } from "../../lib/say.ts";
+import { binaryPath } from "../binaries.ts";
+import { layout } from "./layout.ts";
+
+export function ctr(args: readonly string[], allowFailure = false) {
+  return run(binaryPath("ctr"), ["--address", layout().socket, "--namespace", "k8s.io", ...args], { allowFailure });
+}
+
+/** Imports those images that are not there yet, under their tag and their digest. */
+export async function importImages(images: readonly Image[], log: Log): Promise<void> {
+  const there = new Set((await ctr(["images", "ls", "-q"])).stdout.split("\n"));
+  const missing = images.filter((one) => !there.has(reference(one)));
+  if (missing.length === 0) return;
+  const names = missing.map((one) => one.name).join(", ");
+  await withProgress(log, `importing ${names}`, () =>
+    withArchive(missing, async (archive) => {
+      await ctr(["images", "import", archive]);
+      for (const one of missing) {
+        // The kubelet finds an image by the very name a pod gives: by digest only if there is such a name.
+        await ctr(["images", "tag", "--force", `${one.name}:dev`, reference(one)]);
+      }
+    }),
+  );
+}
