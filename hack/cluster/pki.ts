@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { run } from "../lib/run.ts";
 
 const DAYS = "3650";
+const NEW_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
 
 export type Subject = {
   /** User name, or the server's name. */
@@ -20,11 +21,9 @@ export async function createAuthority(folder: string): Promise<Certificate> {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   const [cert, key] = [join(folder, "ca.crt"), join(folder, "ca.key")];
   if (existsSync(cert)) return { cert, key };
-  await run("openssl", [
-    ...["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", DAYS],
-    ...["-subj", "/CN=pawl-local-ca", "-addext", "keyUsage=critical,keyCertSign,cRLSign,digitalSignature"],
-    ...["-keyout", key, "-out", cert],
-  ]);
+  const usage = "keyUsage=critical,keyCertSign,cRLSign,digitalSignature";
+  const subject = ["-subj", "/CN=pawl-local-ca", "-addext", usage, "-days", DAYS];
+  await run("openssl", ["req", "-x509", ...NEW_KEY, ...subject, "-keyout", key, "-out", cert]);
   return { cert, key };
 }
 
@@ -51,13 +50,37 @@ export async function issue(folder: string, file: string, subject: Subject): Pro
     ].join("\n"),
   );
   await run("openssl", [
-    ...["req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"],
-    ...["-subj", `${groups}/CN=${subject.name}`, "-keyout", key, "-out", request],
+    "req",
+    "-new",
+    ...NEW_KEY,
+    "-subj",
+    `${groups}/CN=${subject.name}`,
+    "-keyout",
+    key,
+    "-out",
+    request,
   ]);
+  // A random serial number: a counter file would tie parallel calls together.
+  const authority = [
+    "-CA",
+    join(folder, "ca.crt"),
+    "-CAkey",
+    join(folder, "ca.key"),
+    "-set_serial",
+    `0x${randomHex()}`,
+  ];
   await run("openssl", [
-    ...["x509", "-req", "-in", request, "-days", DAYS, "-extfile", extensions, "-out", cert],
-    // A random serial number: a counter file would tie parallel calls together.
-    ...["-CA", join(folder, "ca.crt"), "-CAkey", join(folder, "ca.key"), "-set_serial", `0x${randomHex()}`],
+    "x509",
+    "-req",
+    "-in",
+    request,
+    "-days",
+    DAYS,
+    "-extfile",
+    extensions,
+    "-out",
+    cert,
+    ...authority,
   ]);
   return { cert, key };
 }

@@ -37,8 +37,9 @@ export function run(command: string, args: readonly string[], options: RunOption
       cwd: options.cwd,
       env: childEnvironment(options.env),
       stdio: ["pipe", "pipe", "pipe"],
-      ...(options.timeout ? { timeout: options.timeout, killSignal: "SIGKILL" as const } : {}),
     });
+    // Not spawn's own timeout: its timer outlives a command that could not be started.
+    const timer = options.timeout ? setTimeout(() => child.kill("SIGKILL"), options.timeout) : undefined;
     let stdout = "";
     let stderr = "";
     child.stdout.setEncoding("utf8").on("data", (chunk: string) => {
@@ -51,6 +52,7 @@ export function run(command: string, args: readonly string[], options: RunOption
     child.stdin.on("error", () => {});
     child.stdin.end(options.input ?? "");
     const finish = (code: number) => {
+      clearTimeout(timer);
       const result = { code, stdout, stderr };
       if (code === 0 || options.allowFailure) resolve(result);
       else reject(new CommandError([command, ...args].join(" ").slice(0, 300), result));

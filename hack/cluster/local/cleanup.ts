@@ -9,8 +9,15 @@ import { type ClusterRecord, readRecord } from "./record.ts";
 
 /** The API server before etcd: it must be able to finish what it has begun. What starts pods goes first. */
 const STOP_ORDER = [
-  ...["kubelet", "kube-router", "kube-proxy", "containers", "containerd"],
-  ...["kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd"],
+  "kubelet",
+  "kube-router",
+  "kube-proxy",
+  "containers",
+  "containerd",
+  "kube-scheduler",
+  "kube-controller-manager",
+  "kube-apiserver",
+  "etcd",
 ];
 const GRACE_MS: Record<string, number> = { "kube-apiserver": 15_000, etcd: 10_000 };
 

@@ -8,8 +8,18 @@ import { BRIDGE, HOST_ADDRESS, POD_CIDR } from "./layout.ts";
 const SYSCTLS = { "/proc/sys/net/ipv4/ip_forward": "1", "/proc/sys/net/bridge/bridge-nf-call-iptables": "1" };
 
 const MASQUERADE = [
-  ...["POSTROUTING", "-s", POD_CIDR, "!", "-d", POD_CIDR],
-  ...["-m", "comment", "--comment", "pawl-local", "-j", "MASQUERADE"],
+  "POSTROUTING",
+  "-s",
+  POD_CIDR,
+  "!",
+  "-d",
+  POD_CIDR,
+  "-m",
+  "comment",
+  "--comment",
+  "pawl-local",
+  "-j",
+  "MASQUERADE",
 ];
 
 const iptables = (...args: string[]) => run("iptables", ["-w", ...args], { allowFailure: true });
@@ -48,7 +58,7 @@ export async function removeNetwork(sysctls: Record<string, string>): Promise<vo
 }
 
 /** Rules and sets that kube-proxy and kube-router made: everything of theirs bears these names. */
-export const isClusterChain = (name: string) => /^KUBE-/.test(name);
+export const isClusterChain = (name: string) => name.startsWith("KUBE-");
 
 /**
  * What `iptables-save` printed, less the cluster's chains and every rule that speaks of one. Fed back to

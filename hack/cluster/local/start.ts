@@ -190,12 +190,11 @@ class Starter {
       "--proxy-mode=iptables",
       `--cluster-cidr=${POD_CIDR}`,
       `--hostname-override=${NODE}`,
-      ...[
-        "--conntrack-max-per-core=0",
-        "--conntrack-tcp-timeout-established=0",
-        "--conntrack-tcp-timeout-close-wait=0",
-      ],
-      ...[`--healthz-bind-address=${HOST_ADDRESS}:10256`, `--metrics-bind-address=${HOST_ADDRESS}:10249`],
+      "--conntrack-max-per-core=0",
+      "--conntrack-tcp-timeout-established=0",
+      "--conntrack-tcp-timeout-close-wait=0",
+      `--healthz-bind-address=${HOST_ADDRESS}:10256`,
+      `--metrics-bind-address=${HOST_ADDRESS}:10249`,
     ]);
     // It looks its node up once, at its start.
     await this.wait(kubelet, async () => {
@@ -210,10 +209,14 @@ class Starter {
       "kube-router",
       [
         `--kubeconfig=${join(pki, "kube-router.kubeconfig")}`,
-        ...["--run-router=false", "--run-firewall=true", "--run-service-proxy=false", "--run-loadbalancer=false"],
+        "--run-router=false",
+        "--run-firewall=true",
+        "--run-service-proxy=false",
+        "--run-loadbalancer=false",
         `--service-cluster-ip-range=${SERVICE_CIDR}`,
         `--hostname-override=${NODE}`,
-        ...["--health-port=0", "--metrics-port=0"],
+        "--health-port=0",
+        "--metrics-port=0",
       ],
       { NODE_NAME: NODE },
     );
