@@ -95,6 +95,37 @@ const liveRunsOfAgent = statement({
     where a.namespace_uid = :namespace_uid and a.name = :name order by r.id`,
 });
 
+const suspendAgentStatement = statement({
+  name: "suspend_agent",
+  params: { namespace_uid: "text", name: "text" },
+  columns: { id: "uuid" },
+  text: `update agents set suspended = true where namespace_uid = :namespace_uid and name = :name returning id`,
+});
+
+const listAgentsStatement = statement({
+  name: "list_agents",
+  params: {},
+  columns: {
+    namespace_uid: "text",
+    namespace: "text",
+    name: "text",
+    generation: "int8",
+    suspended: "bool",
+    refs_generation: "int8?",
+    refs_reason: "text?",
+    refs_message: "text?",
+    active: "int4",
+    queued: "int4",
+  },
+  text: `
+    select a.namespace_uid, a.namespace, a.name, a.generation, a.suspended, a.refs_generation, a.refs_reason, a.refs_message,
+           coalesce(n.active, 0) as active, coalesce(n.queued, 0) as queued
+    from agents a left join (
+      select agent_id, (count(*) filter (where status <> 'queued'))::int as active,
+             (count(*) filter (where status = 'queued'))::int as queued
+      from runs where live group by agent_id) n on n.agent_id = a.id`,
+});
+
 export type AgentKey = { namespaceUid: string; name: string };
 export type AgentRecord = { id: string; generation: number };
 
@@ -163,4 +194,22 @@ export async function recordRefs(
 export async function listLiveRunsOfAgent(db: Runner, key: AgentKey): Promise<string[]> {
   const rows = await db.rows(liveRunsOfAgent, { namespace_uid: key.namespaceUid, name: key.name });
   return rows.map((row) => row.run_id);
+}
+
+/** Its object is gone; when it comes back, `recordAgent` lets it go on. */
+export async function suspendAgent(db: Runner, key: AgentKey): Promise<void> {
+  await db.rows(suspendAgentStatement, { namespace_uid: key.namespaceUid, name: key.name });
+}
+
+export type ListedAgent = AgentKey & { namespace: string; suspended: boolean; digest: string };
+
+/** Every agent with what its status shows, as a digest: a controller looks again at those whose digest changed. */
+export async function listAgents(db: Runner): Promise<ListedAgent[]> {
+  return (await db.rows(listAgentsStatement, {})).map(({ namespace_uid, namespace, name, suspended, ...shown }) => ({
+    namespaceUid: namespace_uid,
+    namespace,
+    name,
+    suspended,
+    digest: JSON.stringify([suspended, Object.values(shown)]),
+  }));
 }

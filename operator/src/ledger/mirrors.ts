@@ -1,6 +1,6 @@
 /** What a Run object may show of the ledger: one row per applied key, references and counts, no transcript. */
 import type { Runner } from "./database.ts";
-import { statement } from "./statement.ts";
+import { statement, type Values } from "./statement.ts";
 
 const MIRROR_COLUMNS = {
   namespace_uid: "text",
@@ -26,6 +26,7 @@ const MIRROR_COLUMNS = {
   stop: "bool?",
   committed_at: "timestamptz?",
   committed_kind: "text?",
+  committed_tool: "text?",
   committed_target: "text?",
   committed_step: "int4?",
   replied: "bool?",
@@ -45,6 +46,7 @@ const MIRROR_COLUMNS = {
   last_interrupt: "jsonb?",
   open_tool: "text?",
   open_since: "timestamptz?",
+  now: "timestamptz",
 } as const;
 
 const MIRROR_SELECT = `
@@ -55,17 +57,19 @@ const MIRROR_SELECT = `
     o.event_id as opening_event, o.object_name as answered_by,
     coalesce(o.triggers, 0) as triggers, o.actors,
     r.id as run_id, r.request_id, r.status, r.shape, r.reason, r.message, r.version, r.lease_owner,
-    r.stop_requested_at is not null as stop, r.committed_at, x.kind as committed_kind, x.target as committed_target, r.committed_step,
+    r.stop_requested_at is not null as stop, r.committed_at, x.kind as committed_kind, xt.tool as committed_tool, x.target as committed_target, r.committed_step,
     r.reply_at is not null as replied, r.model_calls, r.tool_calls, r.input_tokens, r.output_tokens, r.next_ordinal - 1 as steps,
     e.received_at as queued_at, r.started_at, r.ended_at,
     (select t.args ->> 'text' from tool_calls t where t.run_id = r.id and t.class = 'reply' and t.outcome = 'real') as reply,
     f.total as effects_total, f.unknown as effects_unknown, f.last as last_effects,
-    i.total as interrupts_total, i.last as last_interrupt, q.tool as open_tool, q.committed_at as open_since
+    i.total as interrupts_total, i.last as last_interrupt, q.tool as open_tool, q.committed_at as open_since,
+    pawl_now() as now
   from run_keys k join message_events e on e.id = k.event_id join conversations c on c.id = e.conversation_id
   left join lateral (select coalesce(e.run_id, (select s.run_id from run_triggers s join runs z on z.id = s.run_id
       where s.event_id = e.id order by z.queued_at desc limit 1)) as id) b on true
   left join runs r on r.id = b.id
   left join commitment_effects x on x.id = r.committed_by
+  left join tool_calls xt on xt.id = x.call_id
   left join lateral (
     select (array_agg(t.event_id order by m.seq))[1] as event_id, (array_agg(y.object_name order by m.seq))[1] as object_name,
            count(*)::int as triggers, array_agg(distinct a.ext_id) as actors
@@ -73,8 +77,9 @@ const MIRROR_SELECT = `
     left join run_keys y on y.event_id = t.event_id where t.run_id = r.id) o on true
   left join lateral (
     select count(*)::int as total, (count(*) filter (where state = 'unknown'))::int as unknown,
-           jsonb_agg(jsonb_build_object('name', kind, 'target', target, 'state', state) order by dispatched_at) as last
-    from commitment_effects where run_id = r.id and kind <> 'reply') f on true
+           jsonb_agg(jsonb_build_object('name', name, 'target', target, 'state', state) order by nth) filter (where nth <= 3) as last
+    from (select n.target, n.state, t.tool as name, row_number() over (order by n.dispatched_at desc, n.id desc) as nth
+          from commitment_effects n join tool_calls t on t.id = n.call_id where n.run_id = r.id and n.kind <> 'reply') n) f on true
   left join lateral (
     select count(*)::int as total, (array_agg(jsonb_build_object('relation', relation, 'asked', asked, 'done', done, 'reason', reason)
            order by at desc))[1] as last from interrupts where run_id = r.id) i on true
@@ -120,6 +125,48 @@ const findTranscriptRun = statement({
     where a.namespace = :namespace and k.object_name = :name order by e.received_at desc limit 1`,
 });
 
+const MESSAGE_COLUMNS = {
+  namespace_uid: "text",
+  namespace: "text",
+  agent: "text",
+  key: "text?",
+  object_uid: "text?",
+  object_name: "text?",
+  event_id: "uuid",
+  actor_connector: "text",
+  actor: "text",
+} as const;
+
+/** Messages that nobody has answered yet, newest first: withdrawn in that order none opens a turn on its way out. */
+const liveMessages = (where: string): string => `
+  select a.namespace_uid, a.namespace, a.name as agent, k.key, k.object_uid, k.object_name, e.id as event_id,
+         w.connector as actor_connector, w.ext_id as actor
+  from message_events e join conversations c on c.id = e.conversation_id join agents a on a.id = c.agent_id
+  join actors w on w.id = e.actor_id left join run_keys k on k.event_id = e.id
+  where e.kind = 'message' and e.state in ('undecided', 'pending', 'in_turn') and ${where}
+  order by e.conversation_id, e.seq desc`;
+
+const liveAppliedKeys = statement({
+  name: "live_applied_keys",
+  params: {},
+  columns: MESSAGE_COLUMNS,
+  text: liveMessages("k.object_uid is not null"),
+});
+
+const liveMessagesOfObject = statement({
+  name: "live_messages_of_object",
+  params: { object_uid: "text" },
+  columns: MESSAGE_COLUMNS,
+  text: liveMessages("k.object_uid = :object_uid"),
+});
+
+const liveMessagesOfAgent = statement({
+  name: "live_messages_of_agent",
+  params: { namespace_uid: "text", name: "text" },
+  columns: MESSAGE_COLUMNS,
+  text: liveMessages("a.namespace_uid = :namespace_uid and a.name = :name"),
+});
+
 type Row = Awaited<ReturnType<typeof rawMirror>>;
 export type Mirror = NonNullable<Row>;
 
@@ -139,6 +186,47 @@ export type ChangedKey = { namespaceUid: string; key: string; objectName: string
 export async function listChangedMirrors(db: Runner, since: Date): Promise<ChangedKey[]> {
   const rows = await db.rows(changedMirrorsStatement, { since });
   return rows.map((row) => ({ namespaceUid: row.namespace_uid, key: row.key, objectName: row.object_name }));
+}
+
+export type LiveMessage = {
+  readonly namespaceUid: string;
+  readonly namespace: string;
+  readonly agent: string;
+  readonly eventId: string;
+  readonly actor: { readonly connector: string; readonly extId: string };
+  /** The Run that said it; null when it came another way. */
+  readonly object: { readonly key: string; readonly uid: string; readonly name: string } | null;
+};
+
+const liveMessage = (row: Values<typeof MESSAGE_COLUMNS>): LiveMessage => ({
+  namespaceUid: row.namespace_uid,
+  namespace: row.namespace,
+  agent: row.agent,
+  eventId: row.event_id,
+  actor: { connector: row.actor_connector, extId: row.actor },
+  object:
+    row.key === null || row.object_uid === null || row.object_name === null
+      ? null
+      : { key: row.key, uid: row.object_uid, name: row.object_name },
+});
+
+/** Every unanswered message that an object stands for: what a sweep compares with the objects that are there. */
+export async function listLiveAppliedKeys(db: Runner): Promise<LiveMessage[]> {
+  return (await db.rows(liveAppliedKeys, {})).map(liveMessage);
+}
+
+/** The unanswered message of one Run object, by its UID: none, or one. */
+export async function listLiveMessagesOfObject(db: Runner, objectUid: string): Promise<LiveMessage[]> {
+  return (await db.rows(liveMessagesOfObject, { object_uid: objectUid })).map(liveMessage);
+}
+
+/** Newest first in each conversation: stop them in this order. */
+export async function listLiveMessagesOfAgent(
+  db: Runner,
+  key: { namespaceUid: string; name: string },
+): Promise<LiveMessage[]> {
+  const rows = await db.rows(liveMessagesOfAgent, { namespace_uid: key.namespaceUid, name: key.name });
+  return rows.map(liveMessage);
 }
 
 export async function readDatabaseTime(db: Runner): Promise<Date> {
