@@ -1,0 +1,102 @@
+import assert from "node:assert/strict";
+import {
+  AGENT,
+  admissionPolicies,
+  customResourceDefinition,
+  isFinalPhase,
+  KINDS,
+  parseDuration,
+  RUN,
+  RUN_PHASES,
+  setCondition,
+  type Condition,
+} from "@pawl/crds";
+import { parse } from "yaml";
+import { chartFiles, staleFiles } from "../src/generate.ts";
+
+describe("the generated chart", () => {
+  it("is committed as the schemas say", () => {
+    assert.deepEqual(staleFiles(), []);
+  });
+
+  it("holds CRDs that read back, also as YAML 1.1, as what was written", () => {
+    for (const kind of KINDS) {
+      const text = chartFiles().get(`${kind.plural}.pawl.dev.yaml`) ?? "";
+      assert.deepEqual(parse(text, { version: "1.1" }), customResourceDefinition(kind));
+      assert.deepEqual(parse(text, { version: "1.2" }), customResourceDefinition(kind));
+    }
+  });
+
+  it("keeps each CRD well below what kubectl apply can carry", () => {
+    for (const kind of KINDS) assert.ok(JSON.stringify(customResourceDefinition(kind)).length < 128 * 1024, kind.kind);
+  });
+
+  it("leaves one question to Helm in the policies: who the controller is", () => {
+    for (const [path, text] of chartFiles()) {
+      const asked = [...text.matchAll(/\{\{-? ?(.*?) ?-?\}\}/g)].map(([, inner]) => inner);
+      const allowed = [
+        'include "pawl-crds.controllerUsername" .',
+        'if .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"',
+        "end",
+      ];
+      assert.deepEqual(
+        asked.filter((one) => !allowed.includes(one ?? "")),
+        [],
+        path,
+      );
+    }
+  });
+
+  it("says the controller's name in every policy that spares it", () => {
+    const text = JSON.stringify(admissionPolicies({ controllerUsername: "system:serviceaccount:ns:pawl" }));
+    assert.equal(text.match(/system:serviceaccount:ns:pawl/g)?.length, 4);
+    assert.ok(!text.includes("{{"));
+  });
+
+  it("leaves out the mutating policy where it is not served", () => {
+    const kinds = (mutating: boolean) =>
+      admissionPolicies({ controllerUsername: "x", mutating }).map(({ kind }) => kind);
+    assert.ok(kinds(true).includes("MutatingAdmissionPolicy"));
+    assert.ok(!kinds(false).includes("MutatingAdmissionPolicy"));
+  });
+
+  it("gives both kinds the category pawl and their short names", () => {
+    const names = [AGENT, RUN].map(
+      (kind) => (customResourceDefinition(kind)["spec"] as { names: Record<string, unknown> }).names,
+    );
+    assert.deepEqual(
+      names.map(({ categories, shortNames }) => [categories, shortNames]),
+      [
+        [["pawl"], ["ag"]],
+        [["pawl"], ["pawlrun"]],
+      ],
+    );
+  });
+});
+
+describe("the words of the API", () => {
+  it("durations are read in milliseconds", () => {
+    assert.deepEqual(
+      ["250ms", "2s", "90s", "1h30m", "24h"].map(parseDuration),
+      [250, 2_000, 90_000, 5_400_000, 86_400_000],
+    );
+    for (const text of ["", "1", "s", "1 s", "1d", "-1s"]) assert.throws(() => parseDuration(text), RangeError, text);
+  });
+
+  it("Folded is no end: somebody else still answers", () => {
+    assert.deepEqual(RUN_PHASES.filter(isFinalPhase), ["Succeeded", "Failed", "Cancelled", "BudgetExhausted"]);
+  });
+
+  it("a condition's time moves only when its status does", () => {
+    const at = (second: number) => new Date(Date.UTC(2026, 0, 1, 0, 0, second));
+    const base = { type: "Ready" as const, reason: "A", message: "a" };
+    const first = setCondition([], { ...base, status: "False", observedGeneration: 1 }, at(1));
+    const second = setCondition(first, { ...base, status: "False", reason: "B", observedGeneration: 2 }, at(2));
+    const third = setCondition(second, { ...base, status: "True", observedGeneration: 2 }, at(3));
+    const read = ([one]: readonly Condition[]) => [one?.lastTransitionTime, one?.reason, one?.observedGeneration];
+    assert.deepEqual(read(first), ["2026-01-01T00:00:01Z", "A", 1]);
+    assert.deepEqual(read(second), ["2026-01-01T00:00:01Z", "B", 2]);
+    assert.deepEqual(read(third), ["2026-01-01T00:00:03Z", "A", 2]);
+    assert.equal(third.length, 1);
+  });
+});

@@ -1,0 +1,61 @@
+import assert from "node:assert/strict";
+import { AGENT, checkAgent, checkRun, notActedUpon } from "@pawl/crds";
+import { CASES, OWN_CASES } from "./cases.ts";
+
+const manifest = (kind: string, spec: unknown) => ({
+  apiVersion: "pawl.dev/v1alpha1",
+  kind,
+  metadata: { name: "one" },
+  spec,
+});
+
+describe("manifests, checked without a cluster", () => {
+  for (const { name, kind, spec, before, refused } of [...CASES, ...OWN_CASES]) {
+    it(`a${kind === "Agent" ? "n" : ""} ${kind} ${name}`, () => {
+      const check = kind === "Agent" ? checkAgent : checkRun;
+      const checked = check(manifest(kind, spec), before === undefined ? undefined : manifest(kind, before));
+      if (refused === undefined) {
+        assert.deepEqual(checked.ok ? [] : checked.problems, []);
+        return;
+      }
+      assert.equal(checked.ok, false, "must be refused");
+      if (checked.ok) return;
+      assert.match(checked.problems.map(({ path, message }) => `${path}: ${message}`).join("\n"), refused.ours);
+    });
+  }
+
+  it("a manifest of another kind is refused by name", () => {
+    const checked = checkRun({ apiVersion: "pawl.dev/v1", kind: "Run", metadata: { name: "x" }, spec: {} });
+    assert.match(JSON.stringify(checked), /expected apiVersion: pawl\.dev\/v1alpha1 and kind: Run/);
+  });
+
+  it("a list is no manifest", () => {
+    assert.equal(checkAgent([]).ok, false);
+  });
+});
+
+describe("fields that this version does not act upon", () => {
+  it("are found by their paths, those whose neglect is dangerous apart", () => {
+    const found = notActedUpon(AGENT, {
+      instructions: "x",
+      models: {
+        primary: { baseURL: "https://x", model: "m", pricesUSDPerMTok: { input: 1, output: 1 } },
+        fast: { baseURL: "https://x", model: "m" },
+      },
+      tools: { builtin: ["a"], requireApproval: ["*"], effects: [{ tool: "a", probe: "b" }] },
+      access: [{ name: "me" }],
+      budgets: { iterations: 1, maxCostUSD: 1 },
+      interrupt: { midTurn: "Enqueue", whoInterrupts: "SameActorOnly" },
+    });
+    assert.deepEqual(found.refused, ["spec.tools.requireApproval", "spec.access", "spec.budgets.maxCostUSD"]);
+    assert.deepEqual(found.ignored, [
+      "spec.models.primary.pricesUSDPerMTok",
+      "spec.models.fast",
+      "spec.tools.effects[0].probe",
+    ]);
+  });
+
+  it("are none in an Agent of instructions only", () => {
+    assert.deepEqual(notActedUpon(AGENT, { instructions: "x" }), { refused: [], ignored: [] });
+  });
+});
