@@ -77,6 +77,6 @@ export function statement<const P extends Shape, const C extends Shape>(definiti
     text: definition.text,
     ...compile(definition.name, definition.text, definition.params),
   };
-  registry.set(value.name, value as unknown as Statement);
+  registry.set(value.name, value);
   return value;
 }

@@ -17,6 +17,7 @@ const commitResponseStatement = statement({
     replayability: "text",
     calls: "jsonb",
     open: "bool",
+    model_calls: "int4",
     tool_calls: "int4",
     input_tokens: "int8",
     output_tokens: "int8",
@@ -48,7 +49,7 @@ const commitResponseStatement = statement({
     advanced as (
       update runs r set next_ordinal = :ordinal + 1, last_nonce = :nonce, attempts = 0, reason = null, message = null,
              status = case when :open then 'awaiting_tool' else 'running' end,
-             model_calls = r.model_calls + 1, tool_calls = r.tool_calls + :tool_calls,
+             model_calls = r.model_calls + :model_calls, tool_calls = r.tool_calls + :tool_calls,
              input_tokens = r.input_tokens + :input_tokens, output_tokens = r.output_tokens + :output_tokens,
              version = r.version + 1, changed_at = pawl_now()
       from verdict v where r.id = v.id and v.verdict = 'committed')
@@ -73,7 +74,11 @@ const commitResultsStatement = statement({
       from verdict v, jsonb_to_recordset(:results) as r (id uuid, outcome text, result text)
       where v.verdict = 'committed' and c.run_id = v.id and c.id = r.id and c.outcome is null),
     advanced as (
-      update runs r set last_nonce = :nonce, status = 'running', version = r.version + 1, changed_at = pawl_now()
+      update runs r set last_nonce = :nonce, version = r.version + 1, changed_at = pawl_now(),
+             status = case when exists ( -- not the last open call: still where it was
+               select from tool_calls c where c.run_id = r.id and c.outcome is null and c.class <> 'reply'
+                 and not exists (select from jsonb_to_recordset(:results) as o (id uuid) where o.id = c.id))
+               then r.status else 'running' end
       from verdict v where r.id = v.id and v.verdict = 'committed')
     select verdict, stop_requested_at is not null as stop, amend_seq from verdict`,
 });
@@ -105,6 +110,8 @@ export type Step = {
   readonly response: unknown;
   readonly usage: { inputTokens: number; outputTokens: number } | null;
   readonly calls: readonly CallRow[];
+  /** False for the closing message, which Pawl words itself. */
+  readonly modelCall: boolean;
 };
 
 /** What came back with a commit: a decision point without a round trip of its own. */
@@ -148,6 +155,7 @@ export async function commitResponse(db: Runner, step: Step): Promise<Committed>
         result: call.result,
       })),
       open: step.calls.some((call) => call.outcome === null && call.class !== "reply"),
+      model_calls: step.modelCall ? 1 : 0,
       tool_calls: step.calls.filter((call) => call.class !== "reply").length,
       input_tokens: step.usage?.inputTokens ?? 0,
       output_tokens: step.usage?.outputTokens ?? 0,

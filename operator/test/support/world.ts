@@ -89,6 +89,7 @@ export async function respond(
     request: { hash: "r" },
     response: { text: null },
     usage: { inputTokens: 10, outputTokens: 5 },
+    modelCall: true,
     calls,
   });
 }
@@ -115,7 +116,12 @@ export function aCrossing(
   };
 }
 
-export async function cross(db: Runner, run: { runId: string; token: number }, call: CallRow, changes: Partial<CrossRequest> = {}) {
+export async function cross(
+  db: Runner,
+  run: { runId: string; token: number },
+  call: CallRow,
+  changes: Partial<CrossRequest> = {},
+) {
   const request = aCrossing(run, call, changes);
   return { request, result: await crossEffect(db, request) };
 }

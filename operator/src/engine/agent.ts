@@ -1,0 +1,109 @@
+/** What the engine reads of an Agent's stored spec. The controller validated it; this only names what is used here. */
+import { z } from "zod";
+import { DEFAULT_CONTEXT_TOKENS, DEFAULT_ITERATIONS, DEFAULT_MODEL_CALLS, DEFAULT_TOOL_CALLS } from "#rules/limits.ts";
+import { PawlError } from "#rules/errors.ts";
+import type { EffectDeclaration, ModelEndpoint } from "./ports.ts";
+
+const secretRef = z.object({ name: z.string(), key: z.string() });
+const endpoint = z.object({
+  baseURL: z.string(),
+  model: z.string(),
+  apiKeySecretRef: secretRef.optional(),
+  contextTokens: z.number().optional(),
+  maxOutputTokens: z.number().optional(),
+  timeout: z.string().optional(),
+});
+const budgets = z.object({
+  iterations: z.number().optional(),
+  modelCalls: z.number().optional(),
+  toolCalls: z.number().optional(),
+  inputTokens: z.number().optional(),
+  outputTokens: z.number().optional(),
+});
+const spec = z.object({
+  instructions: z.string().default(""),
+  models: z.object({ primary: endpoint.optional() }).default({}),
+  tools: z
+    .object({
+      builtin: z.array(z.string()).default([]),
+      effects: z
+        .array(z.object({ tool: z.string(), key: z.string().optional(), effect: z.string().optional() }))
+        .default([]),
+    })
+    .prefault({}),
+  budgets: budgets.default({}),
+});
+
+export type Budgets = {
+  readonly iterations: number;
+  readonly modelCalls: number;
+  readonly toolCalls: number;
+  readonly inputTokens: number;
+  readonly outputTokens: number;
+};
+
+export type AgentSpec = {
+  readonly instructions: string;
+  readonly primary: ModelEndpoint | null;
+  readonly contextTokens: number;
+  readonly tools: readonly string[];
+  readonly effects: readonly EffectDeclaration[];
+  readonly budgets: Budgets;
+};
+
+const UNITS: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
+
+/** "1m30s" in milliseconds; undefined when it is no duration. */
+export function durationMs(text: string): number | undefined {
+  if (!/^(\d+(ms|s|m|h))+$/.test(text)) return undefined;
+  return [...text.matchAll(/(\d+)(ms|s|m|h)/g)].reduce(
+    (sum, [, n, unit]) => sum + Number(n) * (UNITS[unit ?? ""] ?? 0),
+    0,
+  );
+}
+
+/** The lower of two ceilings; an absent one is none. */
+const lower = (...limits: (number | undefined)[]): number =>
+  Math.min(...limits.map((limit) => limit ?? Number.POSITIVE_INFINITY));
+
+/** `slice`: what the run itself asked for; it can only lower. */
+export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
+  const parsed = spec.safeParse(stored);
+  const asked = budgets.safeParse(slice ?? {});
+  if (!parsed.success || !asked.success) {
+    throw new PawlError("invariant", "AgentUnreadable", "the stored Agent cannot be read by this version");
+  }
+  const { models, tools, instructions } = parsed.data;
+  const own = parsed.data.budgets;
+  const primary = models.primary;
+  return {
+    instructions,
+    primary: primary === undefined ? null : toEndpoint(primary),
+    contextTokens: primary?.contextTokens ?? DEFAULT_CONTEXT_TOKENS,
+    tools: tools.builtin,
+    effects: tools.effects.map((effect) => ({
+      tool: effect.tool,
+      ...(effect.key === undefined ? {} : { key: effect.key }),
+      ...(effect.effect === undefined ? {} : { effect: effect.effect }),
+    })),
+    budgets: {
+      iterations: lower(own.iterations ?? DEFAULT_ITERATIONS, asked.data.iterations),
+      modelCalls: lower(own.modelCalls ?? DEFAULT_MODEL_CALLS, asked.data.modelCalls),
+      toolCalls: lower(own.toolCalls ?? DEFAULT_TOOL_CALLS, asked.data.toolCalls),
+      inputTokens: lower(own.inputTokens, asked.data.inputTokens),
+      outputTokens: lower(own.outputTokens, asked.data.outputTokens),
+    },
+  };
+}
+
+function toEndpoint(primary: z.infer<typeof endpoint>): ModelEndpoint {
+  const timeoutMs = primary.timeout === undefined ? undefined : durationMs(primary.timeout);
+  return {
+    baseURL: primary.baseURL,
+    model: primary.model,
+    ...(primary.apiKeySecretRef === undefined ? {} : { apiKeySecretRef: primary.apiKeySecretRef }),
+    ...(primary.contextTokens === undefined ? {} : { contextTokens: primary.contextTokens }),
+    ...(primary.maxOutputTokens === undefined ? {} : { maxOutputTokens: primary.maxOutputTokens }),
+    ...(timeoutMs === undefined ? {} : { timeoutMs }),
+  };
+}

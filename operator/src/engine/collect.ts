@@ -1,0 +1,261 @@
+/**
+ * The calls of a committed response, in order. Pure ones run; an effectful one crosses, is sent, and its outcome is
+ * committed together with the next crossing, the last one together with the results: k effectful calls, k + 1 commits
+ * with the response's own. After a crash the same code finds rows of effects instead of making them.
+ */
+import type { Runner } from "#ledger/database.ts";
+import { type Crossed, redispatchEffect, settleEffect } from "#ledger/effects.ts";
+import { readEffects, type RecordedEffect } from "#ledger/reads.ts";
+import { type CallResult, commitResults } from "#ledger/steps.ts";
+import { EFFECTS, type EffectKind } from "#rules/effects.ts";
+import { MAX_EFFECT_ATTEMPTS, settling } from "#rules/journal.ts";
+import type { EngineDeps } from "./deps.ts";
+import { type Crossing, cross, type Dispatch, prepareCrossing, send, settle } from "./dispatch.ts";
+import type { Tool, ToolOutcome } from "./ports.ts";
+import { Left, type Turn, type TurnCall } from "./turn.ts";
+
+/** A message that is still being classified holds an effect back for at most this long. */
+export const MAX_HOLD_MS = 1_500;
+const HOLD_LOOK_MS = 250;
+
+const crosses = (call: TurnCall): boolean => EFFECTS[call.kind as EffectKind]?.crosses ?? true;
+const done = (call: TurnCall, result: string): CallResult => ({ id: call.id, outcome: "real", result });
+
+export const NOT_RUN = {
+  stopped: "Not run: a person asked to stop.",
+  newer: "Not run: there is newer input. Read it first.",
+  ambiguous:
+    "NOT run now: an earlier write to the same target has no known outcome. Go and look at what is there before anything else; do not assume either way.",
+  gone: "Not run: this tool is no longer offered.",
+} as const;
+
+export const unknownText = (observation: string | null): string =>
+  `Outcome unknown: the write may or may not have taken place${observation === null ? "" : ` (${observation})`}. It was not sent again. Look before you try anything like it, and say so if you cannot find out.`;
+
+class Collector {
+  readonly deps: EngineDeps;
+  readonly turn: Turn;
+  readonly shutdown: AbortSignal;
+  /** An outcome that is known and not committed yet: it goes with the next commit. */
+  prior: { dispatch: Dispatch; outcome: ToolOutcome } | undefined;
+
+  constructor(deps: EngineDeps, turn: Turn, shutdown: AbortSignal) {
+    this.deps = deps;
+    this.turn = turn;
+    this.shutdown = shutdown;
+  }
+
+  async run(): Promise<void> {
+    const results: CallResult[] = [];
+    for (const call of this.turn.openCalls) {
+      if (call.class === "reply") continue;
+      results.push(await this.one(call));
+    }
+    await this.commitResults(results);
+  }
+
+  async one(call: TurnCall): Promise<CallResult> {
+    const known = this.turn.effects.find((effect) => effect.callId === call.id);
+    const tool = this.deps.tools.get(call.tool);
+    if (known !== undefined) return this.known(call, tool, known);
+    if (this.stopping()) return { id: call.id, outcome: "cancelled", result: NOT_RUN.stopped };
+    if (tool === undefined) return { id: call.id, outcome: "rejected", result: NOT_RUN.gone };
+    return crosses(call) ? this.effectful(call, tool) : this.pure(call, tool);
+  }
+
+  stopping(): boolean {
+    if (this.turn.lease.lost.signal.aborted) throw new Left("lease lost");
+    return this.turn.stop || this.turn.lease.stopRequested.signal.aborted;
+  }
+
+  async pure(call: TurnCall, tool: Tool): Promise<CallResult> {
+    await this.flush();
+    const { lost, stopRequested } = this.turn.lease;
+    const outcome = await tool.execute(call.args as Readonly<Record<string, unknown>>, {
+      signal: AbortSignal.any([lost.signal, stopRequested.signal, this.shutdown]),
+      timeLimitMs: tool.timeLimitMs,
+    });
+    if (this.stopping()) return { id: call.id, outcome: "cancelled", result: NOT_RUN.stopped };
+    if (this.shutdown.aborted) throw new Left("shutdown");
+    return done(call, outcome.observation);
+  }
+
+  async effectful(call: TurnCall, tool: Tool): Promise<CallResult> {
+    const shared = this.turn.crossed?.callId === call.id ? this.turn.crossed.crossing : undefined;
+    this.turn.crossed = undefined;
+    if (shared !== undefined) return this.sent(call, tool, shared.dispatch);
+    let busy = 0;
+    for (let held = 0; ; ) {
+      const crossing = prepareCrossing(this.deps, this.turn.ids, call, tool, this.turn.agent.effects);
+      const crossed = await this.cross(crossing);
+      switch (crossed.kind) {
+        case "crossed":
+        case "already":
+          return this.sent(call, tool, crossing.dispatch);
+        case "replayed":
+          return done(call, `(Not sent again: this is the recorded result of the same call.)\n${crossed.observation}`);
+        case "busy":
+          // Its sender may be alive until settle_at; once that has passed it is like any other unknown one.
+          busy += 1;
+          if (busy > 1) return { id: call.id, outcome: "rejected", result: NOT_RUN.ambiguous };
+          await this.wait(crossed.waitMs);
+          continue;
+        case "ambiguous":
+          return { id: call.id, outcome: "rejected", result: NOT_RUN.ambiguous };
+        case "stopping":
+          this.turn.stop = true;
+          return { id: call.id, outcome: "cancelled", result: NOT_RUN.stopped };
+        case "stale_input":
+          return { id: call.id, outcome: "skipped", result: NOT_RUN.newer };
+        case "hold":
+          if (held >= MAX_HOLD_MS) return { id: call.id, outcome: "skipped", result: NOT_RUN.newer };
+          held += HOLD_LOOK_MS;
+          await this.wait(HOLD_LOOK_MS);
+          continue;
+        case "fenced":
+        case "ended":
+        case "reply_sent":
+          throw new Left(crossed.kind);
+      }
+    }
+  }
+
+  async sent(call: TurnCall, tool: Tool, dispatch: Dispatch): Promise<CallResult> {
+    const outcome = await send(this.deps, call, tool, dispatch, this.turn.agent.effects);
+    this.prior = { dispatch, outcome };
+    if (outcome.kind !== "unknown") return done(call, outcome.observation);
+    await this.flush();
+    const [effect] = (await readEffects(this.deps.db, this.turn.run.id)).filter((row) => row.id === dispatch.effectId);
+    if (effect === undefined) throw new Left("the effect's row is gone");
+    return this.known(call, tool, effect);
+  }
+
+  /** An effect that has left, here or in the hands of a worker that died: wait, send again under its key, or give up. */
+  async known(call: TurnCall, tool: Tool | undefined, effect: RecordedEffect): Promise<CallResult> {
+    for (let current = effect; ; ) {
+      const decision = settling({ ...current, keyed: current.keyed && tool !== undefined, stopping: this.stopping() });
+      switch (decision.kind) {
+        case "done":
+          return done(call, current.observation ?? "");
+        case "wait":
+          await this.wait(decision.ms);
+          break;
+        case "send_again":
+          if (tool !== undefined) await this.sendAgain(call, tool, current);
+          break;
+        case "give_up": {
+          if (current.state === "dispatched" && !(await this.declareUnknown(current))) break;
+          return { id: call.id, outcome: "unknown", result: unknownText(current.observation) };
+        }
+      }
+      const fresh = (await readEffects(this.deps.db, this.turn.run.id)).find((row) => row.id === current.id);
+      if (fresh === undefined) throw new Left("the effect's row is gone");
+      current = fresh;
+    }
+  }
+
+  /** False: its own sender told the outcome in the meantime. */
+  async declareUnknown(effect: RecordedEffect): Promise<boolean> {
+    const settled = await settleEffect(this.deps.db, {
+      effectId: effect.id,
+      nonce: effect.nonce,
+      state: "unknown",
+      receipt: null,
+      observation: "its worker died before an answer was recorded",
+      resolvedBy: "takeover",
+    });
+    return settled !== "conflict";
+  }
+
+  async sendAgain(call: TurnCall, tool: Tool, effect: RecordedEffect): Promise<void> {
+    const { sendMs, settleSlackMs } = this.deps.settings;
+    const dispatch: Dispatch = {
+      effectId: effect.id,
+      nonce: this.deps.newId(),
+      sendBy: this.deps.clock.monotonic() + sendMs,
+      keyed: true,
+    };
+    const answer = await redispatchEffect(this.deps.db, {
+      runId: this.turn.run.id,
+      token: this.turn.lease.token,
+      effectId: effect.id,
+      nonce: dispatch.nonce,
+      sendMs,
+      settleMs: sendMs + tool.timeLimitMs + settleSlackMs,
+      maxAttempts: MAX_EFFECT_ATTEMPTS,
+    });
+    switch (answer.kind) {
+      case "crossed":
+      case "already":
+        await settle(this.deps.db, dispatch, await send(this.deps, call, tool, dispatch, this.turn.agent.effects));
+        return;
+      case "too_early":
+        return this.wait(answer.waitMs);
+      case "refused":
+        this.turn.stop ||= this.turn.lease.stopRequested.signal.aborted;
+        return;
+      case "fenced":
+      case "ended":
+        throw new Left(answer.kind);
+    }
+  }
+
+  async wait(ms: number): Promise<void> {
+    await this.flush();
+    await this.deps.clock.sleep(ms, AbortSignal.any([this.turn.lease.lost.signal, this.shutdown]));
+    if (this.turn.lease.lost.signal.aborted) throw new Left("lease lost");
+    if (this.shutdown.aborted) throw new Left("shutdown");
+  }
+
+  async settlePrior(db: Runner): Promise<void> {
+    if (this.prior !== undefined) await settle(db, this.prior.dispatch, this.prior.outcome);
+  }
+
+  /** Commits an outcome that nothing else is going to carry. */
+  async flush(): Promise<void> {
+    await this.settlePrior(this.deps.db);
+    this.prior = undefined;
+  }
+
+  async cross(crossing: Crossing): Promise<Crossed> {
+    if (this.prior === undefined) return cross(this.deps.db, crossing);
+    const crossed = await this.deps.db.transaction(async (tx) => {
+      await this.settlePrior(tx);
+      return cross(tx, crossing);
+    });
+    this.prior = undefined;
+    return crossed;
+  }
+
+  async commitResults(results: readonly CallResult[]): Promise<void> {
+    const run = { ...this.turn.ids, nonce: this.deps.newId() };
+    const write = (db: Runner) => commitResults(db, run, results);
+    const committed =
+      this.prior === undefined
+        ? await write(this.deps.db)
+        : await this.deps.db.transaction(async (tx) => {
+            await this.settlePrior(tx);
+            return write(tx);
+          });
+    this.prior = undefined;
+    this.turn.took(committed);
+    this.turn.close(results);
+  }
+}
+
+/** Runs every open call but the reply and commits the results. Throws `Left` when this worker has to let go. */
+export async function collect(deps: EngineDeps, turn: Turn, shutdown: AbortSignal): Promise<void> {
+  const collector = new Collector(deps, turn, shutdown);
+  try {
+    await collector.run();
+  } catch (error) {
+    // What this process alone knows is written down even when the run is no longer its own.
+    await collector.flush().catch((reason: Error) => {
+      deps.log.warn(
+        { run: turn.run.id, error: reason.message },
+        "an outcome could not be recorded; it stays dispatched",
+      );
+    });
+    throw error;
+  }
+}

@@ -1,0 +1,52 @@
+/** What a worker is made of. The composition root fills it; tests fill it with fakes of the ports only. */
+import type { Database } from "#ledger/database.ts";
+import type { Clock, Credentials, ModelPort, Tool } from "./ports.ts";
+
+export interface Log {
+  info(fields: Readonly<Record<string, unknown>>, message: string): void;
+  warn(fields: Readonly<Record<string, unknown>>, message: string): void;
+  error(fields: Readonly<Record<string, unknown>>, message: string): void;
+}
+
+export interface Meter {
+  claimed(takeover: boolean): void;
+  modelCall(outcome: string): void;
+  effect(outcome: string): void;
+  ended(status: string, reason: string): void;
+}
+
+export type EngineSettings = {
+  /** Unique per process start; shows in the ledger as who holds a lease. */
+  readonly owner: string;
+  readonly leaseMs: number;
+  readonly renewMs: number;
+  readonly sendMs: number;
+  readonly settleSlackMs: number;
+  readonly pollMs: number;
+  readonly waitForPersonMs: number;
+  readonly concurrency: number;
+  /** The key of the install's own default endpoint, used only towards exactly that endpoint. */
+  readonly installModel?: { readonly baseURL: string; readonly apiKey: string };
+};
+
+export type EngineDeps = {
+  readonly db: Database;
+  readonly model: ModelPort;
+  /** Tools by name, as the install offers them. */
+  readonly tools: ReadonlyMap<string, Tool>;
+  readonly credentials: Credentials;
+  readonly clock: Clock;
+  /** 0 ≤ random < 1. */
+  readonly random: () => number;
+  readonly newId: () => string;
+  /** Whether a failed model call is tried again, and when. `attempt` counts from 1. */
+  readonly retry: (failure: {
+    readonly attempt: number;
+    readonly class: "transient" | "terminal" | "overflow" | "cancelled";
+    readonly retryAfterMs?: number;
+    readonly random: number;
+  }) => { readonly kind: "wait"; readonly ms: number } | { readonly kind: "give-up" };
+  readonly settings: EngineSettings;
+  readonly log: Log;
+  readonly meter: Meter;
+};

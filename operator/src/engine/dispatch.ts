@@ -1,0 +1,111 @@
+/**
+ * One effect from its dispatched row to its settled row. The clock that `send_by` is checked against starts before the
+ * row is written, so that it can only be early. Settling needs no lease: it is a fact, first writer wins.
+ */
+import { failpoint } from "#src/failpoints.ts";
+import type { Runner } from "#ledger/database.ts";
+import { crossEffect, type Crossed, type CrossRequest, settleEffect, type Settlement } from "#ledger/effects.ts";
+import type { CallRow } from "#ledger/steps.ts";
+import { JOURNALED, type JournaledKind } from "#rules/effects.ts";
+import type { EngineDeps } from "./deps.ts";
+import type { EffectDeclaration, Tool, ToolOutcome } from "./ports.ts";
+import { declaration } from "./response.ts";
+
+export type Call = Pick<CallRow, "id" | "tool" | "class" | "kind" | "args" | "argsHash" | "target">;
+
+export type Dispatch = {
+  readonly effectId: string;
+  readonly nonce: string;
+  /** Monotonic milliseconds. */
+  readonly sendBy: number;
+  readonly keyed: boolean;
+};
+
+export type Crossing = { readonly request: CrossRequest; readonly dispatch: Dispatch };
+
+const journaled = (kind: string): JournaledKind =>
+  (JOURNALED as readonly string[]).includes(kind) ? (kind as JournaledKind) : "tool.effect";
+
+/** A crossing with all its ids, made before it is sent: sending it again after a lost reply changes nothing. */
+export function prepareCrossing(
+  deps: EngineDeps,
+  run: { runId: string; token: number; seenSeq: number },
+  call: Call,
+  tool: Tool,
+  effects: readonly EffectDeclaration[],
+): Crossing {
+  const keyed = declaration(effects, call.tool)?.key !== undefined;
+  const dispatch: Dispatch = {
+    effectId: deps.newId(),
+    nonce: deps.newId(),
+    sendBy: deps.clock.monotonic() + deps.settings.sendMs,
+    keyed,
+  };
+  return {
+    dispatch,
+    request: {
+      runId: run.runId,
+      token: run.token,
+      nonce: dispatch.nonce,
+      effectId: dispatch.effectId,
+      callId: call.id,
+      kind: journaled(call.kind),
+      target: call.target ?? `tool:${call.tool}`,
+      argsHash: call.argsHash,
+      keyed,
+      sendMs: deps.settings.sendMs,
+      settleMs: deps.settings.sendMs + tool.timeLimitMs + deps.settings.settleSlackMs,
+      seenSeq: run.seenSeq,
+    },
+  };
+}
+
+export function cross(db: Runner, crossing: Crossing): Promise<Crossed> {
+  return crossEffect(db, crossing.request);
+}
+
+/** Sends. Never throws for what the outside does; an effect that left is awaited, whatever else happens. */
+export async function send(
+  deps: EngineDeps,
+  call: Call,
+  tool: Tool,
+  dispatch: Dispatch,
+  effects: readonly EffectDeclaration[],
+): Promise<ToolOutcome> {
+  failpoint(`before:tool.${tool.name}`);
+  const key = declaration(effects, call.tool)?.key;
+  let outcome: ToolOutcome;
+  try {
+    outcome = await tool.execute(call.args as Readonly<Record<string, unknown>>, {
+      signal: new AbortController().signal,
+      effectId: dispatch.effectId,
+      ...(key === undefined ? {} : { keyHeader: key }),
+      sendBy: dispatch.sendBy,
+      timeLimitMs: tool.timeLimitMs,
+    });
+  } catch (error) {
+    // A tool that throws is a bug; whether its bytes left is not known, so the honest word is unknown.
+    deps.log.error({ tool: tool.name, error: (error as Error).message }, "a tool threw");
+    outcome = {
+      kind: "unknown",
+      observation: "The tool failed in an unexpected way; whether it took effect is not known.",
+    };
+  }
+  failpoint(`after:tool.${tool.name}`);
+  deps.meter.effect(outcome.kind);
+  return outcome;
+}
+
+export function settlement(dispatch: Pick<Dispatch, "effectId" | "nonce">, outcome: ToolOutcome): Settlement {
+  return {
+    effectId: dispatch.effectId,
+    nonce: dispatch.nonce,
+    state: outcome.kind,
+    receipt: outcome.kind === "confirmed" ? outcome.receipt : null,
+    observation: outcome.observation,
+  };
+}
+
+export function settle(db: Runner, dispatch: Pick<Dispatch, "effectId" | "nonce">, outcome: ToolOutcome) {
+  return settleEffect(db, settlement(dispatch, outcome));
+}

@@ -1,0 +1,59 @@
+/** References of Agents, tried by the worker because the controller may read no Secret: what was found goes to a row. */
+import { type AgentToCheck, listAgentsToCheck, recordRefs } from "#ledger/agents.ts";
+import { readAgentSpec } from "./agent.ts";
+import { credentialFor } from "./credential.ts";
+import type { EngineDeps } from "./deps.ts";
+
+/** A missing reference is tried again this often: a person who creates the Secret sees it work within seconds. */
+export const RETRY_MISSING_MS = 5_000;
+/** A found one is looked at again this often: Secrets are deleted, too. */
+export const RECHECK_FOUND_MS = 60_000;
+/** Between two looks at the list. */
+export const LOOK_MS = 1_000;
+
+type Deps = Pick<EngineDeps, "db" | "credentials" | "settings" | "tools" | "clock" | "log">;
+
+export async function judgeRefs(deps: Deps, agent: AgentToCheck): Promise<{ reason: string; message: string } | null> {
+  const spec = readAgentSpec(agent.spec);
+  if (spec.primary === null) {
+    return {
+      reason: "ModelMissing",
+      message: "neither the Agent nor the install names a model: set spec.models.primary",
+    };
+  }
+  const unknown = spec.tools.filter((name) => !deps.tools.has(name));
+  if (unknown.length > 0) {
+    return {
+      reason: "ToolUnknown",
+      message: `no such tool: ${unknown.join(", ")}; there are ${[...deps.tools.keys()].sort().join(", ")}`,
+    };
+  }
+  const credential = await credentialFor(deps, agent.namespace, spec.primary);
+  return credential.kind === "ready" ? null : { reason: credential.reason, message: credential.message };
+}
+
+/** One look: every agent that is due gets an answer of its own; one that cannot be tried now stays due. */
+export async function checkRefs(deps: Deps): Promise<void> {
+  for (const agent of await listAgentsToCheck(deps.db, RETRY_MISSING_MS, RECHECK_FOUND_MS)) {
+    try {
+      const found = await judgeRefs(deps, agent);
+      await recordRefs(deps.db, {
+        id: agent.id,
+        generation: agent.generation,
+        reason: found?.reason ?? null,
+        message: found?.message ?? null,
+      });
+    } catch (error) {
+      deps.log.warn({ agent: agent.id, error: (error as Error).message }, "an agent's references could not be tried");
+    }
+  }
+}
+
+export async function keepCheckingRefs(deps: Deps, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    await checkRefs(deps).catch((error: Error) =>
+      deps.log.warn({ error: error.message }, "references were not looked at"),
+    );
+    await deps.clock.sleep(LOOK_MS, signal);
+  }
+}

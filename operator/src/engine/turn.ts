@@ -1,0 +1,94 @@
+/** A turn in the hands of one worker: the rows read back, kept in step with every commit that this worker makes. */
+import type { EarlierTurn, RecordedEffect, RunRecord } from "#ledger/reads.ts";
+import type { CallResult, CallRow, Committed } from "#ledger/steps.ts";
+import { type StoredResponse, transcript, type TranscriptMessage } from "#rules/transcript.ts";
+import { type AgentSpec, readAgentSpec } from "./agent.ts";
+import type { EngineDeps } from "./deps.ts";
+import type { Crossing } from "./dispatch.ts";
+import type { HeldLease } from "./lease.ts";
+import type { Tool } from "./ports.ts";
+
+/** The worker has nothing more to do with this run: it ended, or somebody else holds it. Nothing is written. */
+export class Left extends Error {}
+
+export type TurnCall = CallRow & { readonly ordinal: number };
+
+export class Turn {
+  readonly run: RunRecord;
+  readonly agent: AgentSpec;
+  readonly tools: ReadonlyMap<string, Tool>;
+  readonly lease: HeldLease;
+  readonly seenSeq: number;
+  readonly earlier: readonly EarlierTurn[];
+  steps: { ordinal: number; response: StoredResponse }[];
+  calls: TurnCall[];
+  effects: RecordedEffect[];
+  nextOrdinal: number;
+  modelCalls: number;
+  toolCalls: number;
+  inputTokens: number;
+  outputTokens: number;
+  stop: boolean;
+  replied: boolean;
+  /** Crossed in the response's own commit, not sent yet. */
+  crossed: { callId: string; crossing: Crossing } | undefined;
+
+  constructor(deps: EngineDeps, run: RunRecord, lease: HeldLease) {
+    this.run = run;
+    this.lease = lease;
+    this.agent = readAgentSpec(run.spec, run.slice);
+    this.tools = new Map(
+      this.agent.tools.flatMap((name) => {
+        const tool = deps.tools.get(name);
+        return tool === undefined ? [] : [[name, tool] as const];
+      }),
+    );
+    this.seenSeq = Math.max(0, ...run.triggers.map((trigger) => trigger.seq));
+    this.earlier = run.earlier;
+    this.steps = run.steps.map((step) => ({ ordinal: step.ordinal, response: step.response as StoredResponse }));
+    this.calls = run.calls.map((call) => ({ ...call, providerId: null, outcome: call.outcome as CallRow["outcome"] }));
+    this.effects = [...run.effects];
+    this.nextOrdinal = run.nextOrdinal;
+    this.modelCalls = run.modelCalls;
+    this.toolCalls = run.toolCalls;
+    this.inputTokens = run.inputTokens;
+    this.outputTokens = run.outputTokens;
+    this.stop = run.stopRequested;
+    this.replied = run.replied;
+  }
+
+  get ids(): { runId: string; token: number; seenSeq: number } {
+    return { runId: this.run.id, token: this.lease.token, seenSeq: this.seenSeq };
+  }
+
+  get openCalls(): TurnCall[] {
+    return this.calls.filter((call) => call.outcome === null);
+  }
+
+  messages(): TranscriptMessage[] {
+    return transcript({
+      agentName: this.run.agentName,
+      instructions: this.agent.instructions,
+      contextTokens: this.agent.contextTokens,
+      earlier: this.earlier,
+      triggers: this.run.triggers,
+      steps: this.steps,
+      calls: this.calls,
+    });
+  }
+
+  /** Takes in what a commit answered; leaves when it was refused. */
+  took(committed: Committed): void {
+    if (committed.kind === "fenced" || committed.kind === "ended") throw new Left(committed.kind);
+    this.stop ||= committed.stop;
+    this.lease.noteStop(committed.stop);
+  }
+
+  close(results: readonly CallResult[]): void {
+    const byId = new Map(results.map((result) => [result.id, result]));
+    this.calls = this.calls.map((call) => {
+      const result = byId.get(call.id);
+      return result === undefined ? call : { ...call, outcome: result.outcome, result: result.result };
+    });
+  }
+}

@@ -1,0 +1,29 @@
+/** Limits of the loop, each with its reason. Agents and the install may lower the budgets among them. */
+
+/** A lease outlives two missed renewals, and a dead worker is noticed within ten seconds. */
+export const LEASE_MS = 10_000;
+export const RENEW_MS = 3_000;
+/** The first byte of an effect leaves within this after its row, or never: longer pauses are somebody else's turn. */
+export const SEND_MS = 10_000;
+/** Between the end of a call's own time limit and `settle_at`: the sender closes its connection in it. */
+export const SETTLE_SLACK_MS = 1_000;
+/** How often a worker looks for due runs when no notification comes. */
+export const POLL_MS = 500;
+/** A wait for something a person must provide (a Secret): short enough to feel immediate, long enough to be no loop. */
+export const WAIT_FOR_PERSON_MS = 5_000;
+/** Responses without any usable content in a row, after which the run fails visibly instead of asking for ever. */
+export const MAX_UNUSABLE_RESPONSES = 3;
+/** Calls that one response may ask for; the rest is rejected with a sentence. */
+export const MAX_CALLS_PER_RESPONSE = 64;
+/** Budgets where neither Agent nor install says anything. */
+export const DEFAULT_ITERATIONS = 50;
+export const DEFAULT_MODEL_CALLS = 60;
+export const DEFAULT_TOOL_CALLS = 200;
+/** Assumed where the endpoint's context is not named: what the smallest current models take. */
+export const DEFAULT_CONTEXT_TOKENS = 128_000;
+/** Characters per token, rounded down so that an estimate errs towards leaving out. */
+export const CHARS_PER_TOKEN = 3;
+/** Share of the context that earlier turns may fill. */
+export const HISTORY_SHARE = 1 / 3;
+/** Newest run format this code writes and reads (`runs.min_code`). */
+export const CODE = 1;
