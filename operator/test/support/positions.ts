@@ -1,0 +1,108 @@
+/** Runs in every status, and the raw SQL that a test needs where no statement of the product leads there yet. */
+import { v7 as uuidv7 } from "uuid";
+import { Client, type QueryResultRow } from "pg";
+import type { Database } from "#ledger/database.ts";
+import type { RunStatus, TerminalStatus } from "#rules/run-machine.ts";
+import { finishTurn, requestStop, type Stopped, type TurnEnd } from "#ledger/turns.ts";
+import { aCall, aClaimedRun, aRun, respond } from "./world.ts";
+
+/** One statement on a connection of its own, past the product. */
+export async function sql<R extends QueryResultRow = QueryResultRow>(
+  db: { url: string },
+  text: string,
+  values: readonly unknown[] = [],
+): Promise<R[]> {
+  const client = new Client({ connectionString: db.url });
+  await client.connect();
+  try {
+    return (await client.query<R>(text, [...values])).rows;
+  } finally {
+    await client.end();
+  }
+}
+
+export type RunRow = {
+  status: RunStatus;
+  live: boolean;
+  lease_token: number;
+  lease_owner: string | null;
+  committed_at: Date | null;
+  committed_by: string | null;
+  committed_step: number | null;
+  reply_at: Date | null;
+  stop_requested_at: Date | null;
+  last_nonce: string | null;
+  due_at: Date | null;
+  next_ordinal: number;
+  version: number;
+  attempts: number;
+  reason: string | null;
+};
+
+export async function runRow(db: { url: string }, runId: string): Promise<RunRow> {
+  const [row] = await sql<RunRow>(db, "select * from runs where id = $1", [runId]);
+  if (row === undefined) throw new Error(`no run ${runId}`);
+  return row;
+}
+
+export const count = async (db: { url: string }, text: string, values: readonly unknown[] = []): Promise<number> =>
+  Number((await sql<{ n: string }>(db, `select count(*) as n from ${text}`, values))[0]?.n);
+
+export async function conversationOf(db: { url: string }, runId: string): Promise<string> {
+  const [row] = await sql<{ id: string }>(db, "select conversation_id as id from runs where id = $1", [runId]);
+  if (row === undefined) throw new Error(`no run ${runId}`);
+  return row.id;
+}
+
+/** The lease of this run ran out a second ago; nobody has noticed yet. */
+export async function lapse(db: { url: string }, runId: string): Promise<void> {
+  await sql(db, "update runs set lease_until = pawl_now() - interval '1 second' where id = $1", [runId]);
+}
+
+export async function end(
+  db: Database,
+  run: { runId: string; token: number },
+  changes: Partial<TurnEnd> = {},
+): ReturnType<typeof finishTurn> {
+  return finishTurn(db, {
+    conversationId: await conversationOf(db, run.runId),
+    runId: run.runId,
+    token: run.token,
+    nonce: uuidv7(),
+    status: "succeeded",
+    seenSeq: 1,
+    reason: null,
+    message: null,
+    ...changes,
+  });
+}
+
+export function stop(db: Database, eventId: string, extId = `stop-${uuidv7()}`, why = "enough"): Promise<Stopped> {
+  return requestStop(db, { eventId, extId, actor: { connector: "kubernetes", extId: "alice" }, why });
+}
+
+export type Positioned = Awaited<ReturnType<typeof aClaimedRun>> & { nonce: string };
+
+/** A run of its own in this status. Live ones that can have a lease have one, and `token` is its token. */
+export async function aRunIn(db: Database, status: RunStatus): Promise<Positioned> {
+  const nonce = uuidv7();
+  if (status === "queued") return { ...(await aRun(db)), token: 0, nonce };
+  const run = { ...(await aClaimedRun(db)), nonce };
+  if (status === "running") return run;
+  if (status === "awaiting_tool") {
+    await respond(db, run, [aCall({ class: "pure", kind: "tool.query", target: null })]);
+    return run;
+  }
+  if (status === "awaiting_input") {
+    // Nothing parks a run yet; the columns are as a parked run's will be.
+    await sql(
+      db,
+      `update runs set status = 'awaiting_input', lease_owner = null, lease_until = null, due_at = pawl_now() + interval '1 day'
+       where id = $1`,
+      [run.runId],
+    );
+    return run;
+  }
+  await end(db, run, { nonce, status: status satisfies TerminalStatus });
+  return run;
+}
