@@ -16,7 +16,14 @@ const seen = new Map<string, number>();
 export function armFailpoint(text: string): void {
   const match = /^(.+):(\d+):(kill|stop|swallow)$/.exec(text);
   if (match === null) throw new Error(`PAWL_FAILPOINT must read name:occurrence:kill|stop|swallow, got "${text}"`);
+  seen.clear();
   armed = { name: match[1] ?? "", occurrence: Number(match[2]), action: match[3] as FailpointAction };
+}
+
+/** Back to inert, for tests that arm one place after another in the same process. */
+export function disarmFailpoint(): void {
+  armed = undefined;
+  seen.clear();
 }
 
 /** Tells a listener of every place that is passed; a fault-free run collects the sweep's list this way. */

@@ -34,6 +34,9 @@ export interface Runner {
 
 export class Lost extends Error {}
 
+/** What a transaction's body threw by itself: no trouble of the connection, so nothing to classify or to run again. */
+class Thrown extends Error {}
+
 function classify(error: unknown): PawlError {
   if (error instanceof PawlError) return error;
   const code = (error as { code?: unknown }).code;
@@ -42,8 +45,10 @@ function classify(error: unknown): PawlError {
   const make = (kind: "transient" | "invariant" | "terminal", reason: string) =>
     new PawlError(kind, reason, `ledger: ${message}`, { cause: error });
   if (state === "40001" || state === "40P01") return make("transient", "LedgerConflict");
-  if (/^(08|57P|53)/.test(state) || state === "55P03" || state === "57014")
+  // 25006: a standby answers, the primary is being replaced.
+  if (/^(08|57P|53)/.test(state) || ["55P03", "57014", "25006"].includes(state)) {
     return make("transient", "LedgerUnavailable");
+  }
   if (/^(28|3D|42501)/.test(state)) return make("terminal", "LedgerRefused");
   if (/^\d/.test(state)) return make("invariant", "LedgerConstraint");
   return make("transient", "LedgerUnavailable");
@@ -61,6 +66,8 @@ export type DatabaseOptions = {
   readonly name?: string;
   /** Runs on every new connection; tests set `pawl.skew` here. */
   readonly settings?: Readonly<Record<string, string>>;
+  /** Instead of REPLY_TIMEOUT_MS, for tests of a silent server. */
+  readonly replyTimeoutMs?: number;
 };
 
 export class Database implements Runner {
@@ -68,10 +75,12 @@ export class Database implements Runner {
   readonly url: string;
   /** Statements sent and commits made, for tests that count round trips. */
   readonly counted = { statements: 0, commits: 0 };
+  readonly #replyTimeoutMs: number;
   #closed = false;
 
   constructor(options: DatabaseOptions) {
     this.url = options.url;
+    this.#replyTimeoutMs = options.replyTimeoutMs ?? REPLY_TIMEOUT_MS;
     this.pool = new pg.Pool({
       connectionString: options.url,
       max: options.max ?? 8,
@@ -102,17 +111,23 @@ export class Database implements Runner {
   async transaction<T>(body: (tx: Runner) => Promise<T>): Promise<T> {
     return this.#retry(() =>
       this.#withClient(async (client) => {
-        const tx: Runner = {
-          rows: (statement, params) => this.#send(client, statement, params, true),
-          one: async (statement, params) => only(statement, await this.#send(client, statement, params, true)),
+        let failed: unknown;
+        const rows: Runner["rows"] = async (statement, params) => {
+          try {
+            return await this.#send(client, statement, params, true);
+          } catch (error) {
+            failed = error;
+            throw error;
+          }
         };
+        const tx: Runner = { rows, one: async (statement, params) => only(statement, await rows(statement, params)) };
         await client.query("begin");
         let result: T;
         try {
           result = await body(tx);
         } catch (error) {
           await client.query("rollback").catch(() => {});
-          throw error;
+          throw error === failed || error instanceof PawlError ? error : new Thrown("", { cause: error });
         }
         failpoint("before:commit");
         const tag = await client.query("commit");
@@ -170,7 +185,7 @@ export class Database implements Runner {
     // The server's own timeouts end a slow statement. This one is for a peer that says nothing at all.
     let timer: NodeJS.Timeout | undefined;
     const silence = new Promise<never>((_resolve, reject) => {
-      timer = setTimeout(() => reject(new Lost("no answer from PostgreSQL")), REPLY_TIMEOUT_MS);
+      timer = setTimeout(() => reject(new Lost("no answer from PostgreSQL")), this.#replyTimeoutMs);
     });
     try {
       return await Promise.race([body(client), silence]);
@@ -190,6 +205,7 @@ export class Database implements Runner {
       try {
         return await body();
       } catch (error) {
+        if (error instanceof Thrown) throw error.cause;
         const classified = classify(error);
         if (this.#closed || attempt >= MAX_ATTEMPTS || !again(classified)) throw classified;
         await new Promise((resolve) => setTimeout(resolve, attempt * attempt * RETRY_STEP_MS));

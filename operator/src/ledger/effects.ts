@@ -204,10 +204,9 @@ export async function crossEffect(db: Runner, request: CrossRequest): Promise<Cr
       seen_seq: request.seenSeq,
       receipt: request.receipt ?? null,
     });
-    // After a lost reply our own row is what stands in the way of a reply; that is success, not a second one.
-    if (row.verdict !== "occupied" && row.verdict !== "reply_sent") {
-      return { kind: row.verdict as "crossed" | "fenced" | "ended" | "stopping" | "stale_input" | "hold" };
-    }
+    const { verdict } = row;
+    if (verdict === "crossed" || verdict === "fenced" || verdict === "ended") return { kind: verdict };
+    // A crossing whose reply was lost is not decided anew by what came after it: first look for our own row.
     const rows = await db.rows(occupantsStatement, {
       run: request.runId,
       effect: request.effectId,
@@ -229,8 +228,10 @@ export async function crossEffect(db: Runner, request: CrossRequest): Promise<Cr
       })),
       request,
     );
-    if (found.kind !== "repeat")
-      return row.verdict === "reply_sent" && found.kind !== "already" ? { kind: "reply_sent" } : found;
+    if (verdict !== "occupied" && found.kind !== "already") {
+      return { kind: verdict as "reply_sent" | "stopping" | "stale_input" | "hold" };
+    }
+    if (found.kind !== "repeat") return found;
     repeat = found.repeat;
   }
   throw new PawlError("invariant", "EffectLoop", `the same call came back more than ${MAX_REPEATS} times`);

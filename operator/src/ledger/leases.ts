@@ -55,11 +55,12 @@ const releaseLeaseStatement = statement({
     verdict as (
       select id, case
         when not live then 'ended'
+        when lease_token = :token and lease_owner is null and status in ('running', 'awaiting_tool') then 'already'
         when lease_token <> :token or lease_owner is null or lease_until < pawl_now() then 'fenced'
         else 'released' end as verdict from locked),
     released as (
       update runs r set lease_owner = null, lease_until = null, due_at = pawl_now() + :delay_ms * interval '1 ms',
-             status = case when exists (select from tool_calls c where c.run_id = r.id and c.outcome is null)
+             status = case when exists (select from tool_calls c where c.run_id = r.id and c.outcome is null and c.class <> 'reply')
                            then 'awaiting_tool' else 'running' end,
              reason = :reason, message = :message, attempts = r.attempts + case when :failed then 1 else 0 end,
              version = r.version + 1, changed_at = pawl_now()
@@ -106,7 +107,10 @@ export type Release = {
   readonly failed: boolean;
 };
 
-export async function releaseLease(db: Runner, release: Release): Promise<"released" | "fenced" | "ended"> {
+/** already: the same token gave it back before, its reply was lost; nobody has claimed the run since. */
+export type Released = "released" | "already" | "fenced" | "ended";
+
+export async function releaseLease(db: Runner, release: Release): Promise<Released> {
   const row = await db.one(releaseLeaseStatement, {
     run: release.runId,
     token: release.token,
@@ -115,7 +119,7 @@ export async function releaseLease(db: Runner, release: Release): Promise<"relea
     message: release.message?.slice(0, 1024) ?? null,
     failed: release.failed,
   });
-  return row.verdict as "released" | "fenced" | "ended";
+  return row.verdict as Released;
 }
 
 /** Milliseconds until some run is due or some lease lapses, null when nothing is in sight. */

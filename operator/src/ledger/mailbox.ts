@@ -188,8 +188,11 @@ export async function ingest(db: Runner, message: Message): Promise<Ingested> {
 const readEventStatement = statement({
   name: "read_event",
   params: { event: "uuid" },
-  columns: { seq: "int8", state: "text", run_id: "uuid?", conversation_id: "uuid" },
-  text: `select seq, state, run_id, conversation_id from message_events where id = :event`,
+  columns: { seq: "int8", run_id: "uuid?", opened: "bool" },
+  text: `
+    select e.seq, e.run_id, not exists (select from run_triggers t join message_events f on f.id = t.event_id
+             where t.run_id = e.run_id and f.seq < e.seq) as opened
+    from message_events e where e.id = :event`,
 });
 
 /** A duplicate may be our own insert whose reply was lost: then it is told as what it was. */
@@ -198,7 +201,7 @@ async function answerDuplicate(db: Runner, message: Message, eventId: string): P
   if (mine !== undefined) {
     return mine.run_id === null
       ? { kind: "queued", eventId, seq: mine.seq }
-      : { kind: "new_run", eventId, seq: mine.seq, runId: mine.run_id };
+      : { kind: mine.opened ? "new_run" : "folded", eventId, seq: mine.seq, runId: mine.run_id };
   }
   if (message.applied === undefined) return { kind: "duplicate", specHash: null };
   const key = await findRunKey(db, message.applied.namespaceUid, message.applied.key);

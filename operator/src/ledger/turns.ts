@@ -10,17 +10,17 @@ import { MAX_LOOKS } from "./mailbox.ts";
 import { statement } from "./statement.ts";
 
 /**
- * The conversation first, then its run. `stale` = somebody changed a message between this statement's snapshot and
- * its lock: what the writes below would select is not the whole mailbox (nor would `triggers` count it), so the verdict
- * is `again`.
+ * The conversation first, then its run. `stale` = somebody changed a message or the run between this statement's
+ * snapshot and its locks: what the writes below would select is not the whole mailbox (nor would `triggers` count it),
+ * or misses calls that a response just brought, so the verdict is `again`.
  */
-const LOCK_TURN = `
+const lockTurn = (facts = "") => `
     conversation_row as (
       select c.*, c.mail_version <> (select s.mail_version from conversations s where s.id = c.id) as stale
       from conversations c where c.id = :conversation for no key update),
     locked as (
-      select r.*, c.stale, c.live_run, c.head_seq, c.last_version,
-             (select count(*) from run_triggers t where t.run_id = r.id) as triggers
+      select r.*, c.stale or r.version <> (select s.version from runs s where s.id = r.id) as stale, c.live_run, c.head_seq, c.last_version,
+             (select count(*) from run_triggers t where t.run_id = r.id) as triggers${facts}
       from conversation_row c join runs r on r.conversation_id = c.id
       where r.id = :run for no key update of r)`;
 
@@ -88,7 +88,7 @@ const finishTurnStatement = statement({
   },
   columns: { verdict: "text", next_run: "uuid?", notified: "bool" },
   text: `
-    with ${LOCK_TURN},
+    with ${lockTurn()},
     judged as (
       select *, case
         when last_nonce = :nonce then 'already'
@@ -122,14 +122,16 @@ const requestStopStatement = statement({
     next_run: "uuid",
     next_request: "uuid",
   },
-  columns: { verdict: "text", next_run: "uuid?" },
+  columns: { verdict: "text", next_run: "uuid?", notified: "bool" },
+  // `holds`: the message is still in this turn. A second run of a statement that took it back must not end the turn.
   text: `
-    with ${LOCK_TURN},
+    with ${lockTurn(", (select e.state = 'in_turn' and e.run_id = r.id from message_events e where e.id = :event) as holds")},
     judged as (
       select *, case
         when last_nonce = :nonce then 'already'
         when stale then 'again'
         when not live or reply_at is not null then 'nothing_left'
+        when not holds then 'again'
         when committed_at is not null then 'stopping'
         when status = 'queued' and triggers > 1 then 'withdrawn'
         else 'cancelled' end as verdict from locked),
@@ -152,14 +154,15 @@ const requestStopStatement = statement({
       select :stop_event, v.conversation_id, v.head_seq + 1, 'stop', :ext_id, '', :actor, :body, 'applied', pawl_now()
       from verdict v where v.verdict not in ('again', 'already') on conflict do nothing returning id),
     noted as (
-      update conversations c set head_seq = c.head_seq + 1, mail_version = c.mail_version + 1
-      from stop_message s, verdict v where c.id = v.conversation_id and not v.ends),
+      update conversations c set head_seq = c.head_seq + (select count(*) from stop_message), mail_version = c.mail_version + 1
+      from verdict v where c.id = v.conversation_id and not v.ends and v.verdict not in ('again', 'already')),
     decision as (
       insert into interrupts (event_id, run_id, relation, asked, done, reason, at)
       select s.id, v.id, 'cancels', 'cancel', v.verdict,
              case v.verdict when 'cancelled' then 'Buffering' when 'stopping' then 'Committed' when 'withdrawn' then 'OtherTriggers' else 'AlreadyAnswered' end,
              pawl_now() from stop_message s, verdict v)
-    select verdict, (select id from next) as next_run from verdict`,
+    select verdict, (select id from next) as next_run, (select pg_notify('pawl_due', '') from next)::text is not null as notified
+    from verdict`,
 });
 
 const withdrawEventStatement = statement({

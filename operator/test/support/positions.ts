@@ -1,24 +1,22 @@
 /** Runs in every status, and the raw SQL that a test needs where no statement of the product leads there yet. */
 import { v7 as uuidv7 } from "uuid";
-import { Client, type QueryResultRow } from "pg";
+import type { QueryResultRow } from "pg";
 import type { Database } from "#ledger/database.ts";
 import type { RunStatus, TerminalStatus } from "#rules/run-machine.ts";
 import { finishTurn, requestStop, type Stopped, type TurnEnd } from "#ledger/turns.ts";
 import { aCall, aClaimedRun, aRun, respond } from "./world.ts";
 
-/** One statement on a connection of its own, past the product. */
+/** Where raw SQL goes: a Database, or what `useLedger()` gave. */
+export type Place = Database | { readonly db: Database };
+
+/** One statement on the ledger's pool, past the product. */
 export async function sql<R extends QueryResultRow = QueryResultRow>(
-  db: { url: string },
+  place: Place,
   text: string,
   values: readonly unknown[] = [],
 ): Promise<R[]> {
-  const client = new Client({ connectionString: db.url });
-  await client.connect();
-  try {
-    return (await client.query<R>(text, [...values])).rows;
-  } finally {
-    await client.end();
-  }
+  const { pool } = "pool" in place ? place : place.db;
+  return (await pool.query<R>(text, [...values])).rows;
 }
 
 export type RunRow = {
@@ -39,23 +37,23 @@ export type RunRow = {
   reason: string | null;
 };
 
-export async function runRow(db: { url: string }, runId: string): Promise<RunRow> {
+export async function runRow(db: Place, runId: string): Promise<RunRow> {
   const [row] = await sql<RunRow>(db, "select * from runs where id = $1", [runId]);
   if (row === undefined) throw new Error(`no run ${runId}`);
   return row;
 }
 
-export const count = async (db: { url: string }, text: string, values: readonly unknown[] = []): Promise<number> =>
+export const count = async (db: Place, text: string, values: readonly unknown[] = []): Promise<number> =>
   Number((await sql<{ n: string }>(db, `select count(*) as n from ${text}`, values))[0]?.n);
 
-export async function conversationOf(db: { url: string }, runId: string): Promise<string> {
+export async function conversationOf(db: Place, runId: string): Promise<string> {
   const [row] = await sql<{ id: string }>(db, "select conversation_id as id from runs where id = $1", [runId]);
   if (row === undefined) throw new Error(`no run ${runId}`);
   return row.id;
 }
 
 /** The lease of this run ran out a second ago; nobody has noticed yet. */
-export async function lapse(db: { url: string }, runId: string): Promise<void> {
+export async function lapse(db: Place, runId: string): Promise<void> {
   await sql(db, "update runs set lease_until = pawl_now() - interval '1 second' where id = $1", [runId]);
 }
 
