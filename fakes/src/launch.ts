@@ -54,7 +54,10 @@ export async function startFake(kind: FakeKind, options: FakeOptions = {}): Prom
     await exited;
     if (temporary !== undefined) rmSync(temporary, { recursive: true, force: true });
   };
-  const url = await readyUrl(kind, child);
+  const url = await readyUrl(kind, child).catch(async (error: unknown) => {
+    await stop();
+    throw error;
+  });
   return {
     kind,
     url,

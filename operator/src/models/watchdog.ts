@@ -8,6 +8,7 @@ export class Watchdog {
   readonly signal: AbortSignal;
   readonly #abort = new AbortController();
   readonly #stopped = new AbortController();
+  readonly #wake = new AbortController();
   readonly #clock: Clock;
   readonly #limits: CallLimits;
   readonly #endBy: number;
@@ -29,8 +30,11 @@ export class Watchdog {
 
   /** A byte of the answer came. */
   progress(): void {
-    this.#begun = true;
     this.#byteBy = this.#clock.monotonic() + this.#limits.betweenChunksMs;
+    if (this.#begun) return;
+    // The wait for the first byte may last longer than the next one: it has to be cut short, once.
+    this.#begun = true;
+    this.#wake.abort();
   }
 
   /** The limit that ended the call, if one did. */
@@ -50,7 +54,8 @@ export class Watchdog {
         this.#expired = now >= this.#endBy ? "totalMs" : silent;
         return this.#abort.abort();
       }
-      await this.#clock.sleep(Math.min(this.#byteBy, this.#endBy) - now, this.#stopped.signal);
+      const until = this.#begun ? this.#stopped.signal : AbortSignal.any([this.#stopped.signal, this.#wake.signal]);
+      await this.#clock.sleep(Math.min(this.#byteBy, this.#endBy) - now, until);
     }
   }
 }

@@ -3,6 +3,8 @@ import type { Clock } from "#engine/ports.ts";
 
 export class ManualClock implements Clock {
   #now = 1_000;
+  /** Told of every sleep that begins: a test can wait for one. */
+  onSleep: ((ms: number) => void) | undefined;
   readonly #sleeping = new Set<{ due: number; wake: () => void }>();
 
   monotonic(): number {
@@ -21,6 +23,7 @@ export class ManualClock implements Clock {
         },
       };
       this.#sleeping.add(sleeper);
+      this.onSleep?.(ms);
       signal?.addEventListener("abort", sleeper.wake, { once: true });
     });
   }

@@ -236,6 +236,20 @@ describe("the model adapter, against a strict endpoint", () => {
       assert.match(outcome.kind === "failed" ? outcome.message : "", /sent nothing for 120 s/);
     });
 
+    it("silence in the middle of an answer ends after the limit between chunks", async () => {
+      await script({ text: "x", fault: { kind: "stall", at: 300 } });
+      const begun = Promise.withResolvers<void>();
+      clock.onSleep = (ms) => {
+        if (ms === 60_000) begun.resolve();
+      };
+      const asked = ask();
+      await begun.promise;
+      clock.advance(60_000);
+      const outcome = await asked;
+      assert.equal(outcome.kind === "failed" && outcome.reason, "ModelTimeout");
+      assert.match(outcome.kind === "failed" ? outcome.message : "", /in the middle of an answer for 60 s/);
+    });
+
     it("the Agent's timeout bounds the call as a whole", async () => {
       await script({ fault: { kind: "stall" } });
       const before = (await fake.log()).length;
