@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { request } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { type Fake, startFake, type WorldControl } from "../src/index.ts";
@@ -16,8 +18,10 @@ const lines = (fake: Fake): Record<string, unknown>[] =>
 describe("a fake", () => {
   it("ends with its parent, however that one ends", async () => {
     const launch = fileURLToPath(new URL("../src/index.ts", import.meta.url));
+    const folder = mkdtempSync(join(tmpdir(), "pawl-fakes-test-"));
+    const log = JSON.stringify(join(folder, "log.jsonl"));
     const program = `const { startFake } = await import(${JSON.stringify(launch)});
-      const fake = await startFake("world"); console.log(fake.url); setInterval(() => {}, 1e6);`;
+      const fake = await startFake("world", { log: ${log} }); console.log(fake.url); setInterval(() => {}, 1e6);`;
     const parent = spawn(process.execPath, ["--input-type=module", "-e", program], {
       stdio: ["ignore", "pipe", "inherit"],
     });
@@ -28,6 +32,7 @@ describe("a fake", () => {
     parent.kill("SIGKILL");
     await assert.rejects(gone);
     await assert.rejects(fetch(`${line}/healthz`));
+    rmSync(folder, { recursive: true });
   });
 
   it("that cannot start says so instead of hanging", async () => {
