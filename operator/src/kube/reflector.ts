@@ -22,6 +22,8 @@ export type Change = {
   /** Undefined: it is gone. Absence here is a hint; see the rules for believing it. */
   readonly object: KubeObject | undefined;
   readonly previous: KubeObject | undefined;
+  /** How it was learnt: a watch says that an object went, a list only that it is not there. */
+  readonly by: "watch" | "list";
 };
 
 export type RelistReason = "start" | "periodic" | "doubt";
@@ -187,12 +189,12 @@ export class Reflector {
       if (previous !== undefined && sameVersion(previous, object)) continue;
       // A change that is newer than what the watch has reached is on its way, not missed.
       if (!isNewer(object.metadata.resourceVersion ?? "", watched)) missed += 1;
-      this.#report({ key, object, previous });
+      this.#report({ key, object, previous, by: "list" });
     }
     for (const [key, previous] of before) {
       if (found.has(key)) continue;
       missed += 1;
-      this.#report({ key, object: undefined, previous });
+      this.#report({ key, object: undefined, previous, by: "list" });
     }
     return missed;
   }
@@ -251,12 +253,12 @@ export class Reflector {
     const previous = this.#objects.get(key);
     if (type === "DELETED") {
       this.#objects.delete(key);
-      this.#report({ key, object: undefined, previous: previous ?? strip(object) });
+      this.#report({ key, object: undefined, previous: previous ?? strip(object), by: "watch" });
       return;
     }
     const stripped = strip(object);
     this.#objects.set(key, stripped);
-    this.#report({ key, object: stripped, previous });
+    this.#report({ key, object: stripped, previous, by: "watch" });
   }
 
   #report(change: Change): void {
