@@ -369,7 +369,7 @@ const runs: readonly Case[] = [
     "with input as plain text is refused",
     run({ input: "Hello?" }),
     /spec\.input: .*expected object/,
-    /spec\.input.*must be of type object/,
+    /spec\.input.*(must be of type object|expected map)/,
   ),
   bad(
     "Run",

@@ -74,6 +74,32 @@ describe("the generated chart", () => {
   });
 });
 
+/** Paths of every field of an Agent that names a Secret, `[]` standing for "each item". */
+function secretPaths(schema: unknown, path: string): string[] {
+  const { properties, items } = schema as { properties?: Record<string, unknown>; items?: unknown };
+  if (items !== undefined) return secretPaths(items, `${path}[]`);
+  return Object.entries(properties ?? {}).flatMap(([name, field]) =>
+    /(secret|githubApp)Ref$/i.test(name) ? [`${path}.${name}`] : secretPaths(field, `${path}.${name}`),
+  );
+}
+
+describe("the policy agent-secrets", () => {
+  it("knows every field of an Agent that names a Secret: a new one belongs into it and into this list", () => {
+    const { versions } = customResourceDefinition(AGENT)["spec"] as unknown as {
+      versions: { schema: { openAPIV3Schema: { properties: { spec: unknown } } } }[];
+    };
+    assert.deepEqual(secretPaths(versions[0]?.schema.openAPIV3Schema.properties.spec, "").sort(), [
+      ".connectors.slack.secretRef",
+      ".models.fast.apiKeySecretRef",
+      ".models.primary.apiKeySecretRef",
+      ".tools.mcpServers[].headers[].secretRef",
+      ".workspace.egress[].credential.githubAppRef",
+      ".workspace.egress[].credential.secretRef",
+      ".workspace.grants[].secretRef",
+    ]);
+  });
+});
+
 describe("the words of the API", () => {
   it("durations are read in milliseconds", () => {
     assert.deepEqual(
