@@ -1,5 +1,6 @@
 /** What a worker is made of. The composition root fills it; tests fill it with fakes of the ports only. */
 import type { Database } from "#ledger/database.ts";
+import type { afterFailure } from "#rules/retry.ts";
 import type { Clock, Credentials, ModelPort, Tool } from "./ports.ts";
 
 export interface Log {
@@ -39,13 +40,7 @@ export type EngineDeps = {
   /** 0 ≤ random < 1. */
   readonly random: () => number;
   readonly newId: () => string;
-  /** Whether a failed model call is tried again, and when. `attempt` counts from 1. */
-  readonly retry: (failure: {
-    readonly attempt: number;
-    readonly class: "transient" | "terminal" | "overflow" | "cancelled";
-    readonly retryAfterMs?: number;
-    readonly random: number;
-  }) => { readonly kind: "wait"; readonly ms: number } | { readonly kind: "give-up" };
+  readonly retry: typeof afterFailure;
   readonly settings: EngineSettings;
   readonly log: Log;
   readonly meter: Meter;

@@ -70,6 +70,7 @@ export class Turn {
       agentName: this.run.agentName,
       instructions: this.agent.instructions,
       contextTokens: this.agent.contextTokens,
+      toolsOffered: this.tools.size > 0,
       earlier: this.earlier,
       triggers: this.run.triggers,
       steps: this.steps,

@@ -30,6 +30,8 @@ export type TranscriptInput = {
   readonly agentName: string;
   readonly instructions: string;
   readonly contextTokens: number;
+  /** Without tools in the request, strict providers refuse tool messages; what a model asked for all the same is told in words. */
+  readonly toolsOffered: boolean;
   readonly earlier: readonly {
     readonly messages: readonly { readonly actor: string; readonly text: string }[];
     readonly reply: string | null;
@@ -125,6 +127,15 @@ function step(input: TranscriptInput, ordinal: number, response: StoredResponse)
       { role: "assistant", content: text },
       { role: "user", content: note },
     ];
+  }
+  if (!input.toolsOffered) {
+    const told = calls.map((call) => `(${callName(call.tool)}: ${call.result ?? ""})`).join("\n");
+    return text === null
+      ? [{ role: "user", content: told }]
+      : [
+          { role: "assistant", content: text },
+          { role: "user", content: told },
+        ];
   }
   return [
     {

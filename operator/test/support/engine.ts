@@ -122,7 +122,9 @@ export function bench(
     random: () => 0.5,
     newId: uuidv7,
     retry: ({ attempt, class: kind, retryAfterMs }) =>
-      kind === "transient" && attempt < 3 ? { kind: "wait", ms: retryAfterMs ?? 0 } : { kind: "give-up" },
+      kind === "transient" && attempt < 3
+        ? { kind: "wait", ms: retryAfterMs ?? 0 }
+        : { kind: "give-up", why: "attempts-used-up" },
     settings: {
       owner: "worker-1",
       leaseMs: 10_000,

@@ -4,8 +4,6 @@
  * A wait that the endpoint asked for is kept in full, however long (its own client library ignores more than a
  * minute); one that is longer than the run can wait ends the attempt instead of being shortened.
  */
-import type { ModelFailure } from "./classify.ts";
-
 /** Attempts of one model call: with the waits between them they bridge two minutes of an endpoint's restart. */
 export const MAX_ATTEMPTS = 7;
 /** The first wait, doubled each time. */
@@ -27,16 +25,18 @@ export type RetryDecision =
  */
 export function afterFailure(input: {
   readonly attempt: number;
-  readonly failure: ModelFailure;
+  readonly class: "transient" | "terminal" | "overflow" | "cancelled";
+  /** What the endpoint asked for. */
+  readonly retryAfterMs?: number;
   readonly random: number;
   readonly remainingMs?: number;
 }): RetryDecision {
-  const { attempt, failure, random } = input;
-  if (failure.class !== "transient") return { kind: "give-up", why: "not-retryable" };
+  const { attempt, random } = input;
+  if (input.class !== "transient") return { kind: "give-up", why: "not-retryable" };
   if (attempt >= MAX_ATTEMPTS) return { kind: "give-up", why: "attempts-used-up" };
   const backoff = Math.min(MAX_BACKOFF_MS, BASE_WAIT_MS * 2 ** (attempt - 1));
   const own = backoff / 2 + (backoff / 2) * random;
-  const imposed = failure.retryAfterMs === undefined ? 0 : failure.retryAfterMs + SPREAD_MS * random;
+  const imposed = input.retryAfterMs === undefined ? 0 : input.retryAfterMs + SPREAD_MS * random;
   const ms = Math.ceil(Math.max(own, imposed));
   const limit = Math.min(MAX_WAIT_MS + SPREAD_MS, input.remainingMs ?? Number.POSITIVE_INFINITY);
   return ms > limit ? { kind: "give-up", why: "wait-too-long" } : { kind: "wait", ms };

@@ -1,0 +1,55 @@
+/** `pawl transcript NAME`: the whole of a turn as text for a person, from rows. */
+import { findRunByName } from "#ledger/mirrors.ts";
+import type { Runner } from "#ledger/database.ts";
+import { type RecordedCall, readRun, type RunRecord } from "#ledger/reads.ts";
+import { PawlError } from "#rules/errors.ts";
+import type { StoredResponse } from "#rules/transcript.ts";
+
+function callLines(call: RecordedCall, run: RunRecord): string[] {
+  const effect = run.effects.find((row) => row.callId === call.id);
+  const journal =
+    effect === undefined
+      ? ""
+      : `  [effect ${effect.id} ${effect.state}${effect.attempt > 1 ? `, sent ${effect.attempt} times` : ""}]`;
+  return [
+    `  > ${call.tool} ${JSON.stringify(call.args)}${journal}`,
+    ...(call.result ?? "(no result yet)").split("\n").map((line) => `    ${line}`),
+  ];
+}
+
+/** Pure: what a person reads. */
+export function renderTranscript(run: RunRecord): string {
+  const lines = [`run ${run.id}  ${run.namespace}/${run.agentName}  ${run.status}`, ""];
+  for (const trigger of run.triggers)
+    lines.push(`${trigger.actor}:`, ...trigger.text.split("\n").map((line) => `  ${line}`), "");
+  for (const step of run.steps) {
+    const calls = run.calls.filter((call) => call.ordinal === step.ordinal);
+    const answer = calls.find((call) => call.class === "reply");
+    const text = (step.response as StoredResponse).text;
+    if (answer === undefined) {
+      lines.push(`step ${step.ordinal}${text === null || text === "" ? "" : `: ${text}`}`);
+      for (const call of calls) lines.push(...callLines(call, run));
+    } else {
+      lines.push(
+        answer.outcome === "withheld" ? `${run.agentName} (not sent):` : `${run.agentName}:`,
+        ...(text ?? "").split("\n").map((line) => `  ${line}`),
+      );
+    }
+    lines.push("");
+  }
+  return lines.join("\n");
+}
+
+export async function transcriptOf(db: Runner, namespace: string, name: string): Promise<string> {
+  const found = await findRunByName(db, namespace, name);
+  if (found === null) {
+    throw new PawlError(
+      "terminal",
+      "RunUnknown",
+      `the ledger knows no Run ${namespace}/${name}; -n names another namespace`,
+    );
+  }
+  if (found.runId === null)
+    return `Run ${namespace}/${name} waits in its conversation's mailbox (${found.state}); it has no turn yet.\n`;
+  return renderTranscript(await readRun(db, found.runId));
+}
