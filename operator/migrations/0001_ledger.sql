@@ -224,7 +224,7 @@ create table tool_calls (
   foreign key (run_id, ordinal) references run_steps,
   check ((outcome is null) = (closed_at is null)),
   check ((outcome is null) = (result is null)),
-  check (class <> 'effectful' or target is not null or outcome = 'rejected'),
+  check (class <> 'effectful' or target is not null or outcome is not distinct from 'rejected'),
   check (outcome is distinct from 'withheld' or class = 'reply')
 );
 create index tool_calls_open on tool_calls (run_id) where outcome is null;

@@ -7,6 +7,7 @@ const MIRROR_COLUMNS = {
   key: "text",
   spec_hash: "text",
   object_uid: "text",
+  object_name: "text",
   event_id: "uuid",
   event_state: "text",
   conversation_version: "int8",
@@ -50,7 +51,7 @@ const MIRROR_COLUMNS = {
 } as const;
 
 const MIRROR_SELECT = `
-  select k.namespace_uid, k.key, k.spec_hash, k.object_uid, e.id as event_id, e.state as event_state,
+  select k.namespace_uid, k.key, k.spec_hash, k.object_uid, k.object_name, e.id as event_id, e.state as event_state,
     c.last_version as conversation_version,
     case when e.state = 'pending' then (select count(*)::int from message_events p
       where p.conversation_id = e.conversation_id and p.state = 'pending' and p.seq <= e.seq) end as position,

@@ -13,7 +13,7 @@ import {
   STATUSES,
   type TerminalStatus,
 } from "#rules/run-machine.ts";
-import { aRunIn, end, lapse, type Positioned, runRow, sql, stop } from "../support/positions.ts";
+import { alone, aRunIn, end, lapse, type Positioned, runRow, sql, stop } from "../support/positions.ts";
 import { useLedger } from "../support/postgres.ts";
 import { aCall, CODE, respond } from "../support/world.ts";
 
@@ -26,16 +26,6 @@ const ENDING: Partial<Record<RunEvent, TerminalStatus>> = {
 
 describe("the run machine in SQL", () => {
   const ledger = useLedger();
-
-  /** Nobody else's run is due or lapsed for an hour. */
-  async function alone(runId: string): Promise<void> {
-    await sql(
-      ledger,
-      `update runs set due_at = due_at + interval '1 hour', lease_until = lease_until + interval '1 hour'
-       where live and id <> $1`,
-      [runId],
-    );
-  }
 
   async function openCalls(runId: string): Promise<string[]> {
     const rows = await sql<{ id: string }>(ledger, "select id from tool_calls where run_id = $1 and outcome is null", [
@@ -55,7 +45,7 @@ describe("the run machine in SQL", () => {
     }
     switch (event) {
       case "claim": {
-        await alone(run.runId);
+        await alone(ledger, run.runId);
         return (await claimRun(db, "worker-2", 10_000, CODE))?.runId === run.runId ? "claimed" : "none";
       }
       case "respond":

@@ -52,6 +52,16 @@ export async function conversationOf(db: Place, runId: string): Promise<string> 
   return row.id;
 }
 
+/** For a test that speaks of "the next run": every other one is neither due nor lapsed for a year. */
+export async function alone(place: Place, runId: string | null = null): Promise<void> {
+  await sql(
+    place,
+    `update runs set due_at = due_at + interval '1 year', lease_until = lease_until + interval '1 year'
+     where live and id is distinct from $1::uuid`,
+    [runId],
+  );
+}
+
 /** The lease of this run ran out a second ago; nobody has noticed yet. */
 export async function lapse(db: Place, runId: string): Promise<void> {
   await sql(db, "update runs set lease_until = pawl_now() - interval '1 second' where id = $1", [runId]);
