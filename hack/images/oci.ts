@@ -130,12 +130,13 @@ export function image(name: string, layers: readonly Blob[], config: ImageConfig
 /** The name under which pods ask for the image: by digest, so that what runs is what was built. */
 export const reference = (one: Image) => `${one.name}@${one.manifest.digest}`;
 
-/** Writes an OCI layout that holds the images, blobs hard-linked from the cache where they can be. */
-export function writeLayout(target: string, images: readonly Image[], tag = "dev"): void {
+/** Writes an OCI layout that holds the images, less the blobs left out, hard-linked from the cache where they can be. */
+export function writeLayout(target: string, images: readonly Image[], without: ReadonlySet<string> = new Set()): void {
+  const tag = "dev";
   mkdirSync(join(target, "blobs", "sha256"), { recursive: true });
   for (const { digest } of images.flatMap((one) => one.blobs)) {
     const to = join(target, "blobs", "sha256", digest.replace("sha256:", ""));
-    if (existsSync(to)) continue;
+    if (existsSync(to) || without.has(digest)) continue;
     try {
       linkSync(blobPath(digest), to);
     } catch {
@@ -154,11 +155,15 @@ export function writeLayout(target: string, images: readonly Image[], tag = "dev
 }
 
 /** A tar of the layout, for `ctr images import` and `kind load image-archive`. */
-export async function withArchive<T>(images: readonly Image[], use: (archive: string) => Promise<T>): Promise<T> {
+export async function withArchive<T>(
+  images: readonly Image[],
+  use: (archive: string) => Promise<T>,
+  without?: ReadonlySet<string>,
+): Promise<T> {
   mkdirSync(folder(), { recursive: true });
   const work = mkdtempSync(folder("archive-"));
   try {
-    writeLayout(join(work, "layout"), images);
+    writeLayout(join(work, "layout"), images, without);
     const archive = join(work, "images.tar");
     await run("tar", ["-C", join(work, "layout"), "-cf", archive, "."]);
     return await use(archive);

@@ -24,9 +24,12 @@ if [ ! -s "$PGDATA/PG_VERSION" ]; then
   mkdir -p "$draft"
   chmod 700 "$draft"
   arguments=(--pgdata "$draft" --username "$user" --encoding UTF8 --auth-local trust --auth-host "$method")
-  if [ -n "$password" ]; then arguments+=(--pwfile <(printf '%s\n' "$password")); fi
   # shellcheck disable=SC2086
-  initdb "${arguments[@]}" ${POSTGRES_INITDB_ARGS:-}
+  if [ -n "$password" ]; then
+    initdb "${arguments[@]}" --pwfile <(printf '%s\n' "$password") ${POSTGRES_INITDB_ARGS:-}
+  else
+    initdb "${arguments[@]}" ${POSTGRES_INITDB_ARGS:-}
+  fi
   echo "host all all all $method" >> "$draft/pg_hba.conf"
   if [ "$database" != postgres ]; then
     printf 'CREATE DATABASE "%s"\n' "${database//\"/\"\"}" | postgres --single -D "$draft" postgres > /dev/null
@@ -35,5 +38,7 @@ if [ ! -s "$PGDATA/PG_VERSION" ]; then
   mv "$draft" "$PGDATA"
 fi
 
+# A pod's fsGroup opens the folder to the group at every mount, and the server refuses a folder that is open.
+chmod 700 "$PGDATA"
 export PGDATA
 exec "$@" -c listen_addresses='*' -c unix_socket_directories=/var/run/postgresql

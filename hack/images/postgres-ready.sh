@@ -22,11 +22,15 @@ fi 2> /dev/null
 # A start-up message of protocol 3.0: length, version, "user", the name, and an end.
 length=$((4 + 4 + 5 + ${#user} + 1 + 1))
 printf '\x00\x00\x00'"\\x$(printf %02x "$length")"'\x00\x03\x00\x00user\x00%s\x00\x00' "$user" >&3
-answer=$(timeout 3 head -c 64 <&3 | tr '\0' ' ')
-case $answer in
-  R*) say "accepting connections" ;;
-  # 57P03: the server is starting up, shutting down or recovering.
-  E*57P03*) say "rejecting connections"; exit 1 ;;
-  E*) say "accepting connections" ;;
+IFS= read -r -t 3 -n 1 kind <&3
+case ${kind:-} in
+  R) say "accepting connections" ;;
+  E)
+    # After an error the server hangs up. 57P03: it is starting up, shutting down or recovering.
+    case $(tr '\0' ' ' <&3) in
+      *57P03*) say "rejecting connections"; exit 1 ;;
+      *) say "accepting connections" ;;
+    esac
+    ;;
   *) say "no response"; exit 2 ;;
 esac

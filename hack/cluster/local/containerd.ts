@@ -15,13 +15,13 @@ export async function importImages(images: readonly Image[], log: Log): Promise<
   const missing = images.filter((one) => !there.has(reference(one)));
   if (missing.length === 0) return;
   const names = missing.map((one) => one.name).join(", ");
-  await withProgress(log, `importing ${names}`, () =>
-    withArchive(missing, async (archive) => {
-      await ctr(["images", "import", archive]);
-      for (const one of missing) {
-        // The kubelet finds an image by the very name a pod gives: by digest only if there is such a name.
-        await ctr(["images", "tag", "--force", `${one.name}:dev`, reference(one)]);
-      }
-    }),
-  );
+  await withProgress(log, `importing ${names}`, async () => {
+    // Layers that are there already, the big ones mostly, are left out of the archive: referred to is enough.
+    const content = new Set((await ctr(["content", "ls", "-q"])).stdout.split("\n"));
+    await withArchive(missing, (archive) => ctr(["images", "import", archive]), content);
+    for (const one of missing) {
+      // The kubelet finds an image by the very name a pod gives: by digest only if there is such a name.
+      await ctr(["images", "tag", "--force", `${one.name}:dev`, reference(one)]);
+    }
+  });
 }

@@ -1,0 +1,20 @@
+// The fast loop: format, lint, types, generated files, and every test that needs no service.
+import { command, type Layer, mocha } from "./layers.ts";
+
+const BIN = "node_modules/.bin";
+
+export const UNIT = [
+  "crds/test/**/*.test.ts",
+  "hack/test/*.test.ts",
+  "operator/test/*.test.ts",
+  "operator/test/rules/**/*.test.ts",
+  "operator/test/controllers/**/*.test.ts",
+];
+
+export const fastLayers: readonly Layer[] = [
+  { name: "format", run: () => command(`${BIN}/biome`, ["format", "."]) },
+  { name: "lint", run: () => command(`${BIN}/oxlint`, ["--deny-warnings"]) },
+  { name: "types", run: () => command(`${BIN}/tsc`, ["--noEmit"]) },
+  { name: "generated files", run: () => command(process.execPath, ["crds/src/generate.ts", "--check"]) },
+  { name: "unit", run: () => mocha(UNIT) },
+];

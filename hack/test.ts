@@ -1,0 +1,27 @@
+// npm test: everything. Builds what is missing, says how long each layer took; the closing line is the count.
+import { startControlPlane } from "./cluster/control-plane.ts";
+import { e2e } from "./e2e.ts";
+import { fastLayers } from "./lib/fast.ts";
+import { type Layer, mocha, runLayers } from "./lib/layers.ts";
+import { logToStderr } from "./lib/say.ts";
+
+const layers: readonly Layer[] = [
+  ...fastLayers,
+  {
+    name: "adapters and fakes",
+    run: () => mocha(["fakes/test/**/*.test.ts", "operator/test/models/**/*.test.ts", "operator/test/tools/**/*.test.ts"]),
+  },
+  { name: "ledger and engine", run: () => mocha(["operator/test/ledger/**/*.test.ts", "operator/test/engine/**/*.test.ts"]) },
+  {
+    name: "control plane build",
+    // Started once for its side effect: the binaries are built and cached, with progress, outside any test's time limit.
+    run: async () => {
+      await (await startControlPlane({ log: logToStderr })).stop();
+    },
+  },
+  { name: "kube", run: () => mocha(["operator/test/kube/**/*.test.ts", "hack/test/kube/**/*.test.ts"]) },
+  { name: "crash sweep", run: () => mocha(["operator/test/sweep/**/*.test.ts"]) },
+  { name: "e2e", run: () => e2e([]) },
+];
+
+await runLayers(layers);
