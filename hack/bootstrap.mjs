@@ -28,26 +28,42 @@ const [name, ...rest] = process.argv.slice(2);
 const command = COMMANDS[name ?? ""];
 if (command === undefined) fail(`usage: node hack/bootstrap.mjs ${Object.keys(COMMANDS).join("|")} [arguments]`);
 if (Number(process.versions.node.split(".")[0]) < MINIMUM) {
-  fail(`Node ${MINIMUM} or newer is needed to start with, this is ${process.versions.node}: install it from nodejs.org or your system's packages.`);
+  fail(
+    `Node ${MINIMUM} or newer is needed to start with, this is ${process.versions.node}: install it from nodejs.org or your system's packages.`,
+  );
 }
 
 // The lock file's hash stands in node_modules after a complete install; a broken or older one is made anew.
 const marker = join(root, "node_modules/.pawl-installed");
-const wanted = createHash("sha256").update(readFileSync(join(root, "package-lock.json"))).digest("hex");
+const wanted = createHash("sha256")
+  .update(readFileSync(join(root, "package-lock.json")))
+  .digest("hex");
 if (!existsSync(marker) || readFileSync(marker, "utf8") !== wanted) {
   console.error("installing npm packages (npm ci) …");
-  const npm = spawnSync("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"], { cwd: root, stdio: ["ignore", "inherit", "inherit"] });
-  if (npm.error !== undefined) fail(`npm could not be started (${npm.error.message}): it comes with Node, install both.`);
+  const npm = spawnSync("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"], {
+    cwd: root,
+    stdio: ["ignore", "inherit", "inherit"],
+  });
+  if (npm.error !== undefined)
+    fail(`npm could not be started (${npm.error.message}): it comes with Node, install both.`);
   if (npm.status !== 0) fail("npm ci failed (see above); with a working registry, run the same command again.");
   writeFileSync(marker, wanted);
 }
 
 const bin = join(root, "node_modules/.bin");
-const child = spawn(join(bin, "node"), ["--disable-warning=ExperimentalWarning", ...command.map((file) => join(root, file)), ...rest], {
-  stdio: "inherit",
-  cwd: root,
-  env: { ...process.env, PATH: `${bin}${delimiter}${process.env.PATH ?? ""}` },
-});
+const child = spawn(
+  join(bin, "node"),
+  ["--disable-warning=ExperimentalWarning", ...command.map((file) => join(root, file)), ...rest],
+  {
+    stdio: "inherit",
+    cwd: root,
+    env: { ...process.env, PATH: `${bin}${delimiter}${process.env.PATH ?? ""}` },
+  },
+);
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
-child.on("error", (error) => fail(`the project's own Node could not be started (${error.message}): remove node_modules and run the command again.`));
+child.on("error", (error) =>
+  fail(
+    `the project's own Node could not be started (${error.message}): remove node_modules and run the command again.`,
+  ),
+);
 child.on("exit", (code, signal) => process.exit(code ?? (signal === null ? 1 : 128)));

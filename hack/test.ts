@@ -9,9 +9,13 @@ const layers: readonly Layer[] = [
   ...fastLayers,
   {
     name: "adapters and fakes",
-    run: () => mocha(["fakes/test/**/*.test.ts", "operator/test/models/**/*.test.ts", "operator/test/tools/**/*.test.ts"]),
+    run: () =>
+      mocha(["fakes/test/**/*.test.ts", "operator/test/models/**/*.test.ts", "operator/test/tools/**/*.test.ts"]),
   },
-  { name: "ledger and engine", run: () => mocha(["operator/test/ledger/**/*.test.ts", "operator/test/engine/**/*.test.ts"]) },
+  {
+    name: "ledger and engine",
+    run: () => mocha(["operator/test/ledger/**/*.test.ts", "operator/test/engine/**/*.test.ts"]),
+  },
   {
     name: "control plane build",
     // Started once for its side effect: the binaries are built and cached, with progress, outside any test's time limit.

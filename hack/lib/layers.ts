@@ -3,10 +3,9 @@ import { spawn } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { childEnvironment } from "./environment.ts";
+import { childEnvironment, repository } from "./environment.ts";
 import { duration } from "./say.ts";
 
-export const ROOT = join(import.meta.dirname, "../..");
 export type Counts = { passed: number; failed: number; skipped: number };
 
 export type Layer = {
@@ -18,9 +17,13 @@ export type Layer = {
 export class LayerFailed extends Error {}
 
 /** Runs a command with the terminal's output; throws LayerFailed on any other end than 0. */
-export function command(file: string, args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<void> {
+export function command(
+  file: string,
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<void> {
   return new Promise((resolve, reject) => {
-    const child = spawn(file, args, { cwd: ROOT, stdio: "inherit", env: childEnvironment(env) });
+    const child = spawn(file, args, { cwd: repository, stdio: "inherit", env: childEnvironment(env) });
     child.on("error", (error) => reject(new LayerFailed(`${file}: ${error.message}`)));
     child.on("exit", (code, signal) => {
       if (code === 0) resolve();
@@ -30,11 +33,19 @@ export function command(file: string, args: readonly string[], env: Readonly<Rec
 }
 
 /** Mocha over these globs, in a process of its own. Its counts go to the folder that `runLayers` reads. */
-export function mocha(globs: readonly string[], env: Readonly<Record<string, string>> = {}, flags: readonly string[] = []): Promise<void> {
-  return command(process.execPath, ["node_modules/mocha/bin/mocha.js", "--reporter", "hack/lib/reporter.cjs", ...flags, ...globs], {
-    ...(counting === undefined ? {} : { PAWL_COUNTS: counting }),
-    ...env,
-  });
+export function mocha(
+  globs: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+  flags: readonly string[] = [],
+): Promise<void> {
+  return command(
+    process.execPath,
+    ["node_modules/mocha/bin/mocha.js", "--reporter", "hack/lib/reporter.cjs", ...flags, ...globs],
+    {
+      ...(counting === undefined ? {} : { PAWL_COUNTS: counting }),
+      ...env,
+    },
+  );
 }
 
 let counting: string | undefined;

@@ -11,7 +11,10 @@ module.exports = class extends reporters.Spec {
       const folder = process.env.PAWL_COUNTS;
       if (folder === undefined) return;
       const { passes, failures, pending } = runner.stats;
-      writeFileSync(join(folder, `${process.pid}.json`), JSON.stringify({ passed: passes, failed: failures, skipped: pending }));
+      writeFileSync(
+        join(folder, `${process.pid}.json`),
+        JSON.stringify({ passed: passes, failed: failures, skipped: pending }),
+      );
     });
   }
 };
