@@ -48,6 +48,8 @@ type Stream = { readonly response: ServerResponse; readonly upstream: IncomingMe
 
 export class FaultProxy implements AsyncDisposable {
   readonly requests: Seen[] = [];
+  /** Connections that clients have opened so far. */
+  connections = 0;
   fault: (request: Seen) => Fault = () => ({ kind: "pass" });
   /** False: the event never reaches the client. */
   filter: (event: WatchedEvent) => boolean = () => true;
@@ -67,6 +69,7 @@ export class FaultProxy implements AsyncDisposable {
     this.#agent = new Agent({ keepAlive: true, ...options.tls });
     this.#server = createServer((request, response) => this.#handle(request, response));
     this.#server.on("connection", (socket) => {
+      this.connections += 1;
       this.#sockets.add(socket);
       socket.once("close", () => this.#sockets.delete(socket));
     });

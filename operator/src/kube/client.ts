@@ -5,7 +5,7 @@
  */
 import { type Connection, connect, type ConnectOptions } from "./connection.ts";
 import { answerError, KubeError, statusOf } from "./errors.ts";
-import { exchange, succeed } from "./http.ts";
+import { type Answer, exchange, succeed } from "./http.ts";
 import {
   apiVersionOf,
   type KubeObject,
@@ -84,7 +84,7 @@ export class KubeClient implements AsyncDisposable {
       timeoutMs: this.#timeoutMs,
       ...options,
     });
-    if (answer.code === 200) return { found: true, object: answer.body as KubeObject };
+    if (answer.code === 200) return { found: true, object: objectOf(answer, what) };
     const error = answerError(answer.code, answer.body, answer.headers["retry-after"], what);
     if (answer.code !== 404) throw error;
     const { reason, details } = statusOf(answer.body);
@@ -114,7 +114,10 @@ export class KubeClient implements AsyncDisposable {
       timeoutMs: Math.max(this.#timeoutMs, LIST_TIMEOUT_MS),
       ...options,
     });
-    const list = answer.body as { items?: KubeObject[]; metadata?: { resourceVersion?: string; continue?: string } };
+    const list = (answer.body ?? {}) as {
+      items?: KubeObject[];
+      metadata?: { resourceVersion?: string; continue?: string };
+    };
     if (!Array.isArray(list.items) || list.metadata?.resourceVersion === undefined) {
       throw new KubeError("transient", "AnswerMalformed", `${wording("list", of, where)}: the answer is not a list`);
     }
@@ -154,7 +157,7 @@ export class KubeClient implements AsyncDisposable {
       timeoutMs: this.#timeoutMs,
       signal: options.signal,
     });
-    return answer.body as KubeObject;
+    return objectOf(answer, wording("create", of, named));
   }
 
   /**
@@ -304,10 +307,16 @@ export class KubeClient implements AsyncDisposable {
       timeoutMs: this.#timeoutMs,
       signal: options.signal,
     });
-    if (answer.code >= 200 && answer.code < 300) return answer.body as KubeObject;
+    if (answer.code >= 200 && answer.code < 300) return objectOf(answer, what);
     const error = answerError(answer.code, answer.body, answer.headers["retry-after"], what);
     // To a writer, "gone" is what "changed" is: look again, then decide anew.
     if (answer.code === 404) throw new KubeError("conflict", "NotFound", error.message, { code: 404 });
     throw error;
   }
+}
+
+/** A success that carries no object comes from something between us and the server. */
+function objectOf({ body, code }: Answer, what: string): KubeObject {
+  if (typeof (body as { metadata?: unknown } | null)?.metadata === "object") return body as KubeObject;
+  throw new KubeError("transient", "AnswerMalformed", `${what}: the answer is not an object`, { code });
 }

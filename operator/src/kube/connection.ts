@@ -88,7 +88,8 @@ export function connect(options: ConnectOptions): Connection {
 class Pools implements Connection {
   readonly origin: string;
   readonly namespace: string | undefined;
-  readonly #config: KubeConfig;
+  #config: KubeConfig;
+  #refused = false;
   readonly #options: ConnectOptions;
   #access: Access | undefined;
   /** The TLS material that the pools were made with. */
@@ -115,6 +116,7 @@ class Pools implements Connection {
   }
 
   forget(): void {
+    this.#refused = true;
     this.#readAt = Number.NEGATIVE_INFINITY;
   }
 
@@ -128,6 +130,9 @@ class Pools implements Connection {
   async #read(): Promise<Access> {
     const read: Credentials = {};
     try {
+      // client-node keeps a token for a minute of its own; only a new KubeConfig reads it again at once.
+      if (this.#refused) this.#config = load(this.#options.from);
+      this.#refused = false;
       await this.#config.applyToHTTPSOptions(read as Parameters<KubeConfig["applyToHTTPSOptions"]>[0]);
     } catch (cause) {
       const why = (cause as Error).message;
