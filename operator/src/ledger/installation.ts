@@ -20,7 +20,8 @@ const adoptInstallation = statement({
   text: `
     insert into installations (kube_system_uid, born_at) values (:kube_system_uid, date_trunc('second', :born_at))
     on conflict (one) do update
-      set kube_system_uid = excluded.kube_system_uid, born_at = excluded.born_at, epoch = installations.epoch + 1
+      set kube_system_uid = excluded.kube_system_uid, born_at = excluded.born_at, epoch = installations.epoch +
+          case when (installations.kube_system_uid, installations.born_at) = (excluded.kube_system_uid, excluded.born_at) then 0 else 1 end
     returning kube_system_uid, born_at, epoch`,
 });
 

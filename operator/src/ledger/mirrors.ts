@@ -98,13 +98,14 @@ const readMirrorStatement = statement({
 const changedMirrorsStatement = statement({
   name: "changed_mirrors",
   params: { since: "timestamptz" },
-  columns: { namespace_uid: "text", key: "text", object_name: "text", now: "timestamptz" },
+  columns: { namespace_uid: "text", namespace: "text", key: "text", object_name: "text", version: "int8" },
   text: `
     with changed as (
-      select id from runs where live and changed_at > :since
-      union all select id from runs where not live and ended_at > :since)
-    select k.namespace_uid, k.key, k.object_name, pawl_now() as now
-    from changed h join run_triggers t on t.run_id = h.id join run_keys k on k.event_id = t.event_id`,
+      select id, agent_id, version from runs where live and changed_at > :since
+      union all select id, agent_id, version from runs where not live and ended_at > :since)
+    select k.namespace_uid, a.namespace, k.key, k.object_name, h.version
+    from changed h join agents a on a.id = h.agent_id
+    join run_triggers t on t.run_id = h.id join run_keys k on k.event_id = t.event_id`,
 });
 
 const databaseTime = statement({
@@ -136,14 +137,17 @@ const MESSAGE_COLUMNS = {
   event_id: "uuid",
   actor_connector: "text",
   actor: "text",
+  stopping: "bool",
+  received_at: "timestamptz",
 } as const;
 
 /** Messages that nobody has answered yet, newest first: withdrawn in that order none opens a turn on its way out. */
 const liveMessages = (where: string): string => `
   select a.namespace_uid, a.namespace, a.name as agent, k.key, k.object_uid, k.object_name, e.id as event_id,
-         w.connector as actor_connector, w.ext_id as actor
+         w.connector as actor_connector, w.ext_id as actor, r.stop_requested_at is not null as stopping, e.received_at
   from message_events e join conversations c on c.id = e.conversation_id join agents a on a.id = c.agent_id
   join actors w on w.id = e.actor_id left join run_keys k on k.event_id = e.id
+  left join runs r on r.id = e.run_id
   where e.kind = 'message' and e.state in ('undecided', 'pending', 'in_turn') and ${where}
   order by e.conversation_id, e.seq desc`;
 
@@ -181,12 +185,25 @@ export async function readMirror(db: Runner, namespaceUid: string, key: string):
   return rawMirror(db, namespaceUid, key);
 }
 
-export type ChangedKey = { namespaceUid: string; key: string; objectName: string };
+export type ChangedKey = {
+  readonly namespaceUid: string;
+  readonly namespace: string;
+  readonly key: string;
+  readonly objectName: string;
+  /** Of the run: tells a new change from one that was seen a look ago. */
+  readonly version: number;
+};
 
 /** Keys whose run changed after `since`; pass the time of the last look minus an overlap, for commits still on their way. */
 export async function listChangedMirrors(db: Runner, since: Date): Promise<ChangedKey[]> {
   const rows = await db.rows(changedMirrorsStatement, { since });
-  return rows.map((row) => ({ namespaceUid: row.namespace_uid, key: row.key, objectName: row.object_name }));
+  return rows.map((row) => ({
+    namespaceUid: row.namespace_uid,
+    namespace: row.namespace,
+    key: row.key,
+    objectName: row.object_name,
+    version: row.version,
+  }));
 }
 
 export type LiveMessage = {
@@ -195,6 +212,9 @@ export type LiveMessage = {
   readonly agent: string;
   readonly eventId: string;
   readonly actor: { readonly connector: string; readonly extId: string };
+  /** Its turn has been told to stop. */
+  readonly stopping: boolean;
+  readonly receivedAt: Date;
   /** The Run that said it; null when it came another way. */
   readonly object: { readonly key: string; readonly uid: string; readonly name: string } | null;
 };
@@ -205,6 +225,8 @@ const liveMessage = (row: Values<typeof MESSAGE_COLUMNS>): LiveMessage => ({
   agent: row.agent,
   eventId: row.event_id,
   actor: { connector: row.actor_connector, extId: row.actor },
+  stopping: row.stopping,
+  receivedAt: row.received_at,
   object:
     row.key === null || row.object_uid === null || row.object_name === null
       ? null

@@ -1,0 +1,306 @@
+/** The commit stands, its reply is lost: the same statement again must answer, and must not decide anew. */
+import assert from "node:assert/strict";
+import { v7 as uuidv7 } from "uuid";
+import { armFailpoint, disarmFailpoint, failpoint, recordFailpoints } from "#src/failpoints.ts";
+import { recordAgent } from "#ledger/agents.ts";
+import { redispatchEffect, settleEffect } from "#ledger/effects.ts";
+import { adoptLedger, claimLedger } from "#ledger/installation.ts";
+import { checkInvariants } from "#ledger/invariants.ts";
+import { holdLeadership } from "#ledger/leader.ts";
+import { claimRun, releaseLease, renewLease } from "#ledger/leases.ts";
+import { ingest } from "#ledger/mailbox.ts";
+import { commitResults } from "#ledger/steps.ts";
+import { alone, count, end, runRow, sql, stop } from "../support/positions.ts";
+import { useLedger } from "../support/postgres.ts";
+import { aCall, aClaimedRun, aMessage, aRun, cross, NAMESPACE_UID, respond } from "../support/world.ts";
+
+describe("a commit whose reply was swallowed", () => {
+  const ledger = useLedger();
+  let passed: string[] = [];
+
+  afterEach(async () => {
+    disarmFailpoint();
+    recordFailpoints(undefined);
+    passed = [];
+    assert.deepEqual(await checkInvariants(ledger.db), []);
+  });
+
+  /** Runs `body` with the first reply of `statement` lost, and sees to it that it was lost and asked for again. */
+  async function swallowing<T>(statement: string, body: () => Promise<T>): Promise<T> {
+    passed = [];
+    recordFailpoints((name) => passed.push(name));
+    armFailpoint(`after:${statement}:1:swallow`);
+    const result = await body();
+    disarmFailpoint();
+    recordFailpoints(undefined);
+    assert.ok(passed.filter((name) => name === `after:${statement}`).length >= 2, `${statement} ran once only`);
+    return result;
+  }
+
+  const crossed = async (keyed = false) => {
+    const run = await aClaimedRun(ledger.db);
+    const calls = [aCall({ target: "issue/1" }), aCall({ idx: 1, target: "issue/2" })] as const;
+    await respond(ledger.db, run, calls);
+    return { run, calls, ...(await cross(ledger.db, run, calls[0], { keyed })) };
+  };
+  const confirmed = { state: "confirmed", receipt: { status: 201 }, observation: "201" } as const;
+
+  it("is what `swallow` makes of any commit, as often as it is armed", () => {
+    for (let times = 0; times < 2; times += 1) {
+      armFailpoint("after:x:2:swallow");
+      assert.deepEqual(
+        [failpoint("after:x"), failpoint("after:y"), failpoint("after:x"), failpoint("after:x")],
+        [false, false, true, false],
+      );
+    }
+    disarmFailpoint();
+    assert.equal(failpoint("after:x"), false);
+    assert.throws(() => armFailpoint("after:x:2:explode"), /name:occurrence:kill\|stop\|swallow/);
+  });
+
+  it("of a message is told as what it was: a new run, folded or queued", async () => {
+    const run = await swallowing("ingest_event", () => aRun(ledger.db));
+    assert.deepEqual([run.kind, run.seq], ["new_run", 1]);
+    const { message } = run;
+    const next = () => aMessage(message.agentId, { conversationKey: message.conversationKey });
+    const folded = await swallowing("ingest_event", () => ingest(ledger.db, next()));
+    assert.deepEqual({ ...folded, eventId: "" }, { kind: "folded", eventId: "", seq: 2, runId: run.runId });
+    await alone(ledger, run.runId);
+    await claimRun(ledger.db, "worker-1", 10_000, 1);
+    const queued = await swallowing("ingest_event", () => ingest(ledger.db, next()));
+    assert.deepEqual({ ...queued, eventId: "" }, { kind: "queued", eventId: "", seq: 3 });
+    assert.equal(
+      await count(ledger, "message_events e join conversations c on c.id = e.conversation_id where c.ext_key = $1", [
+        message.conversationKey,
+      ]),
+      3,
+    );
+  });
+
+  it("of an opened conversation opens it once", async () => {
+    const run = await swallowing("open_conversation", () => aRun(ledger.db));
+    assert.equal(await count(ledger, "conversations where ext_key = $1", [run.message.conversationKey]), 1);
+  });
+
+  it("of a claim costs one lease time: the run is leased to nobody who knows, then taken over", async () => {
+    const run = await aRun(ledger.db);
+    await alone(ledger, run.runId);
+    assert.equal(await swallowing("claim_run", () => claimRun(ledger.db, "worker-1", 10_000, 1)), null);
+    assert.equal((await runRow(ledger, run.runId)).lease_owner, "worker-1");
+    await sql(ledger, "update runs set lease_until = pawl_now() where id = $1", [run.runId]);
+    assert.deepEqual(await claimRun(ledger.db, "worker-2", 10_000, 1), {
+      runId: run.runId,
+      token: 2,
+      takeover: true,
+      attempts: 0,
+    });
+  });
+
+  it("of a renewal renews", async () => {
+    const run = await aClaimedRun(ledger.db);
+    const renewal = await swallowing("renew_lease", () => renewLease(ledger.db, run.runId, run.token, 10_000));
+    assert.equal(renewal.kind, "renewed");
+  });
+
+  it("of a lease given back is `already`, and the failure is counted once", async () => {
+    const run = await aClaimedRun(ledger.db);
+    const release = { ...run, delayMs: 60_000, reason: "ModelUnavailable", message: null, failed: true };
+    assert.equal(await swallowing("release_lease", () => releaseLease(ledger.db, release)), "already");
+    assert.equal((await runRow(ledger, run.runId)).attempts, 1);
+  });
+
+  it("of a response is `already`, with one step and its calls once", async () => {
+    const run = await aClaimedRun(ledger.db);
+    assert.equal((await swallowing("commit_response", () => respond(ledger.db, run, [aCall()]))).kind, "already");
+    assert.equal(await count(ledger, "run_steps where run_id = $1", [run.runId]), 1);
+    assert.equal(await count(ledger, "tool_calls where run_id = $1", [run.runId]), 1);
+    assert.equal(await count(ledger, "runs where id = $1 and model_calls = 1 and input_tokens = 10", [run.runId]), 1);
+  });
+
+  it("of results is `already`, with each result once", async () => {
+    const run = await aClaimedRun(ledger.db);
+    const call = aCall({ class: "pure", kind: "tool.query", target: null });
+    await respond(ledger.db, run, [call]);
+    const results = [{ id: call.id, outcome: "real" as const, result: "200" }];
+    const answer = await swallowing("commit_results", () =>
+      commitResults(ledger.db, { ...run, nonce: uuidv7() }, results),
+    );
+    assert.equal(answer.kind, "already");
+    assert.equal(await count(ledger, "tool_calls where id = $1 and result = '200'", [call.id]), 1);
+  });
+
+  it("of a crossing is `already`, with one row", async () => {
+    const run = await aClaimedRun(ledger.db);
+    const call = aCall();
+    await respond(ledger.db, run, [call]);
+    assert.deepEqual((await swallowing("cross_effect", () => cross(ledger.db, run, call))).result, { kind: "already" });
+    assert.equal(await count(ledger, "commitment_effects where run_id = $1 and attempt = 1", [run.runId]), 1);
+  });
+
+  it("of a reply is `already`, with one row", async () => {
+    const run = await aClaimedRun(ledger.db);
+    const reply = aCall({ class: "reply", kind: "reply", target: null });
+    await respond(ledger.db, run, [reply]);
+    const { result } = await swallowing("cross_effect", () => cross(ledger.db, run, reply, { receipt: { row: true } }));
+    assert.deepEqual(result, { kind: "already" });
+    assert.equal(await count(ledger, "commitment_effects where run_id = $1 and kind = 'reply'", [run.runId]), 1);
+  });
+
+  it("of an outcome is `already`", async () => {
+    const { request } = await crossed();
+    const settled = await swallowing("settle_effect", () => settleEffect(ledger.db, { ...request, ...confirmed }));
+    assert.equal(settled, "already");
+  });
+
+  it("of a second sending is `already`, with its attempt counted once", async () => {
+    const { run, request } = await crossed(true);
+    await sql(
+      ledger,
+      "update commitment_effects set send_by = pawl_now() - interval '1 s', settle_at = pawl_now() where id = $1",
+      [request.effectId],
+    );
+    const answer = await swallowing("redispatch_effect", () =>
+      redispatchEffect(ledger.db, {
+        ...run,
+        effectId: request.effectId,
+        nonce: uuidv7(),
+        sendMs: 100,
+        settleMs: 200,
+        maxAttempts: 5,
+      }),
+    );
+    assert.deepEqual(answer, { kind: "already", attempt: 2 });
+    assert.equal(await count(ledger, "commitment_effects where id = $1 and attempt = 2", [request.effectId]), 1);
+  });
+
+  it("of a turn's end is `already`, with one next turn", async () => {
+    const run = await aClaimedRun(ledger.db);
+    await ingest(ledger.db, aMessage(run.agent.id, { conversationKey: run.message.conversationKey }));
+    assert.deepEqual(await swallowing("finish_turn", () => end(ledger.db, run)), { kind: "already" });
+    const runs = "runs r join runs f on f.conversation_id = r.conversation_id where f.id = $1";
+    assert.equal(await count(ledger, `${runs} and r.live`, [run.runId]), 1);
+    assert.equal(await count(ledger, runs, [run.runId]), 2);
+  });
+
+  it("of a stop is the same stop, whatever it did", async () => {
+    const buffering = await aClaimedRun(ledger.db);
+    assert.equal(await swallowing("request_stop", () => stop(ledger.db, buffering.eventId)), "already");
+    assert.equal((await runRow(ledger, buffering.runId)).status, "cancelled");
+
+    const { run } = await crossed();
+    assert.equal(await swallowing("request_stop", () => stop(ledger.db, run.eventId)), "stopping");
+
+    const ended = await aClaimedRun(ledger.db);
+    await end(ledger.db, ended);
+    assert.equal(await swallowing("request_stop", () => stop(ledger.db, ended.eventId)), "nothing_left");
+    for (const { runId } of [buffering, run, ended]) {
+      assert.equal(await count(ledger, "interrupts where run_id = $1", [runId]), 1);
+    }
+  });
+
+  it("of a message taken back does not end the turn of the one who wrote with it", async () => {
+    const run = await aRun(ledger.db);
+    const { message } = run;
+    await ingest(
+      ledger.db,
+      aMessage(message.agentId, {
+        conversationKey: message.conversationKey,
+        actor: { connector: "kubernetes", extId: "bob" },
+      }),
+    );
+    assert.equal(await swallowing("request_stop", () => stop(ledger.db, run.eventId)), "already");
+    assert.equal((await runRow(ledger, run.runId)).status, "queued");
+    assert.equal(await count(ledger, "run_triggers where run_id = $1", [run.runId]), 1);
+    assert.equal(await count(ledger, "interrupts where run_id = $1 and done = 'withdrawn'", [run.runId]), 1);
+  });
+
+  it("of a waiting message taken back is `already`", async () => {
+    const run = await aClaimedRun(ledger.db);
+    const waiting = await ingest(ledger.db, aMessage(run.agent.id, { conversationKey: run.message.conversationKey }));
+    assert.ok(waiting.kind === "queued");
+    assert.equal(await swallowing("withdraw_event", () => stop(ledger.db, waiting.eventId)), "already");
+    assert.equal(await count(ledger, "message_events where id = $1 and state = 'withdrawn'", [waiting.eventId]), 1);
+  });
+
+  it("of an agent's text makes one generation of it", async () => {
+    const agent = {
+      namespaceUid: NAMESPACE_UID,
+      namespace: "demo",
+      name: uuidv7(),
+      spec: {},
+      specHash: "1",
+      suspended: false,
+    };
+    const created = await swallowing("record_agent", () => recordAgent(ledger.db, agent));
+    assert.equal(created.generation, 1);
+    const changed = await swallowing("record_agent", () => recordAgent(ledger.db, { ...agent, specHash: "2" }));
+    assert.deepEqual(changed, { id: created.id, generation: 2 });
+    assert.equal(await count(ledger, "agent_generations where agent_id = $1", [created.id]), 2);
+  });
+
+  it("of a claimed or adopted ledger counts one epoch", async () => {
+    const claimed = await swallowing("claim_installation", () => claimLedger(ledger.db, "a", new Date(0)));
+    assert.equal(claimed.epoch, 1);
+    const adopted = await swallowing("adopt_installation", () => adoptLedger(ledger.db, "b", new Date(5000)));
+    assert.deepEqual(adopted, { kubeSystemUid: "b", bornAt: new Date(5000), epoch: 2 });
+  });
+
+  it("of a leadership holds it", async () => {
+    await holdLeadership(ledger.db, "leader", "a", 60_000);
+    const again = await swallowing("hold_leadership", () => holdLeadership(ledger.db, "leader", "a", 60_000));
+    assert.equal(again.held, true);
+  });
+
+  it("of an outcome with the next crossing is both again, with two rows", async () => {
+    const { run, calls, request } = await crossed();
+    const next = { nonce: uuidv7(), effectId: uuidv7() };
+    const pair = await swallowing("commit", () =>
+      ledger.db.transaction(async (tx) => [
+        await settleEffect(tx, { ...request, ...confirmed }),
+        (await cross(tx, run, calls[1], next)).result.kind,
+      ]),
+    );
+    assert.deepEqual(pair, ["already", "already"]);
+    const rows = await sql(
+      ledger,
+      "select state, attempt from commitment_effects where run_id = $1 order by dispatched_at",
+      [run.runId],
+    );
+    assert.deepEqual(rows, [
+      { state: "confirmed", attempt: 1 },
+      { state: "dispatched", attempt: 1 },
+    ]);
+  });
+
+  it("of a response with its first crossing is both again, with one of each", async () => {
+    const run = await aClaimedRun(ledger.db);
+    const [call, nonce, ids] = [aCall(), uuidv7(), { nonce: uuidv7(), effectId: uuidv7() }];
+    const pair = await swallowing("commit", () =>
+      ledger.db.transaction(async (tx) => [
+        (await respond(tx, run, [call], { nonce })).kind,
+        (await cross(tx, run, call, ids)).result.kind,
+      ]),
+    );
+    assert.deepEqual(pair, ["already", "already"]);
+    assert.equal(await count(ledger, "run_steps where run_id = $1", [run.runId]), 1);
+    assert.equal(await count(ledger, "commitment_effects where run_id = $1", [run.runId]), 1);
+  });
+
+  it("of the last outcome with the results is both again, with one of each", async () => {
+    const { run, calls, request } = await crossed();
+    const nonce = uuidv7();
+    const results = calls.map(({ id }) => ({ id, outcome: "real" as const, result: "201" }));
+    const pair = await swallowing("commit", () =>
+      ledger.db.transaction(async (tx) => [
+        await settleEffect(tx, { ...request, ...confirmed }),
+        (await commitResults(tx, { ...run, nonce }, results.slice(0, 1))).kind,
+      ]),
+    );
+    assert.deepEqual(pair, ["already", "already"]);
+    assert.equal(
+      (await runRow(ledger, run.runId)).version,
+      5,
+      "claimed, answered, crossed, collected: one version each",
+    );
+  });
+});
