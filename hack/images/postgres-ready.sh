@@ -24,7 +24,12 @@ length=$((4 + 4 + 5 + ${#user} + 1 + 1))
 printf '\x00\x00\x00'"\\x$(printf %02x "$length")"'\x00\x03\x00\x00user\x00%s\x00\x00' "$user" >&3
 IFS= read -r -t 3 -n 1 kind <&3
 case ${kind:-} in
-  R) say "accepting connections" ;;
+  R)
+    say "accepting connections"
+    # The rest of the message: hanging up on unread bytes would put a line into the server's log at every probe.
+    read -r -a bytes < <(head -c 4 <&3 | od -An -tu1)
+    head -c $((bytes[2] * 256 + bytes[3] - 4)) <&3 > /dev/null
+    ;;
   E)
     # After an error the server hangs up. 57P03: it is starting up, shutting down or recovering.
     case $(tr '\0' ' ' <&3) in

@@ -1,5 +1,6 @@
 // Ends what the local cluster started and removes what it made, also after a crash in which nothing was put in order.
-import { readdirSync, readFileSync, rmSync } from "node:fs";
+import { lstatSync, readdirSync, readFileSync, readlinkSync, rmSync } from "node:fs";
+import { basename, join } from "node:path";
 import { identify, isRunning, type ProcessId, signal, stopProcess, waitUntil } from "../../lib/processes.ts";
 import { run } from "../../lib/run.ts";
 import { removeControlGroups } from "./control-groups.ts";
@@ -85,6 +86,28 @@ async function unmountAll(): Promise<void> {
   }
 }
 
+function entries(folder: string): string[] {
+  try {
+    return readdirSync(folder).map((name) => join(folder, name));
+  } catch {
+    return [];
+  }
+}
+
+/** What the programs put into folders that cannot be chosen; told by where it leads, or by our network's name. */
+function removeStrays(): void {
+  const at = layout();
+  const leadsToUs = (path: string) => lstatSync(path).isSymbolicLink() && readlinkSync(path).startsWith(`${at.logs}/`);
+  const logs = entries("/var/log/containers").filter(leadsToUs);
+  const results = entries("/var/lib/cni/results").filter((path) => basename(path).startsWith("pawl-"));
+  const bundles = entries(join(at.run, "containerd", "io.containerd.runtime.v2.task", "k8s.io"));
+  const sockets = bundles.flatMap((bundle) => {
+    const address = /unix:\/\/(\/run\/containerd\/s\/[0-9a-f]+)/.exec(read(join(bundle, "bootstrap.json")))?.[1];
+    return address ? [address] : [];
+  });
+  for (const path of [...logs, ...results, ...sockets]) rmSync(path, { force: true });
+}
+
 /** Takes everything down. Does nothing, quickly, where there is nothing. */
 export async function cleanUp(): Promise<void> {
   const at = layout();
@@ -94,6 +117,7 @@ export async function cleanUp(): Promise<void> {
   await removeNetwork(record?.sysctls ?? {});
   if (record) await removeClusterRules();
   removeControlGroups();
+  removeStrays();
   rmSync(at.run, { recursive: true, force: true });
   rmSync(at.state, { recursive: true, force: true });
 }
