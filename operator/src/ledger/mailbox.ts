@@ -24,14 +24,15 @@ const openConversation = statement({
     actor_ext_id: "text",
   },
   columns: { conversation_id: "uuid", actor_id: "uuid" },
+  // The columns that are set are no keys: the rows stay open to those who only refer to them.
   text: `
     with c as (
       insert into conversations (id, agent_id, connector, ext_key, created_at)
       values (:conversation, :agent, :connector, :ext_key, pawl_now())
-      on conflict (agent_id, connector, ext_key) do update set connector = excluded.connector returning id),
+      on conflict (agent_id, connector, ext_key) do update set title = conversations.title returning id),
     a as (
       insert into actors (id, connector, ext_id) values (:actor, :actor_connector, :actor_ext_id)
-      on conflict (connector, ext_id) do update set connector = excluded.connector returning id)
+      on conflict (connector, ext_id) do update set display = actors.display returning id)
     select c.id as conversation_id, a.id as actor_id from c, a`,
 });
 

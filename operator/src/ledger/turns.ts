@@ -195,7 +195,7 @@ const ensureActor = statement({
   columns: { id: "uuid" },
   text: `
     insert into actors (id, connector, ext_id) values (:actor, :connector, :ext_id)
-    on conflict (connector, ext_id) do update set connector = excluded.connector returning id`,
+    on conflict (connector, ext_id) do update set display = actors.display returning id`,
 });
 
 /** As the schema's CHECK: a message is one sentence for a person. */
