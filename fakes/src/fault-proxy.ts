@@ -62,6 +62,7 @@ export class FaultProxy implements AsyncDisposable {
   readonly #timers = new Set<NodeJS.Timeout>();
   #waiting: { matches: (request: Seen) => boolean; resolve: (request: Seen) => void }[] = [];
   #opened: (() => void)[] = [];
+  #drained: (() => void)[] = [];
 
   constructor(options: FaultProxyOptions) {
     this.#target = new URL(options.target);
@@ -98,8 +99,10 @@ export class FaultProxy implements AsyncDisposable {
     await new Promise<void>((resolve) => this.#opened.push(resolve));
   }
 
-  get streams(): number {
-    return this.#streams.size;
+  /** Resolves when no watch is open any more. */
+  async drained(): Promise<void> {
+    if (this.#streams.size === 0) return;
+    await new Promise<void>((resolve) => this.#drained.push(resolve));
   }
 
   /** Puts a line into every open watch. */
@@ -189,6 +192,7 @@ export class FaultProxy implements AsyncDisposable {
     response.once("close", () => {
       this.#streams.delete(stream);
       upstream.destroy();
+      if (this.#streams.size === 0) for (const resolve of this.#drained.splice(0)) resolve();
     });
     if (fault.kind === "end") {
       const timer = setTimeout(() => {

@@ -49,8 +49,8 @@ type Options = { readonly signal?: AbortSignal | undefined };
 type WriteOptions = Options & { readonly dryRun?: boolean };
 
 const TIMEOUT_MS = 15_000;
-/** Lists of thousands of objects take seconds on a small server. */
-const LIST_TIMEOUT_MS = 60_000;
+/** A page of 500 objects takes seconds on a small server. */
+const LIST_TIMEOUT_MS = 30_000;
 
 const APPLY = "application/apply-patch+yaml";
 const MERGE = "application/merge-patch+json";

@@ -34,35 +34,34 @@ export function address(origin: string, path: string, query: Call["query"] = {})
 }
 
 /**
- * A signal that fires when the caller's does or when `rearm` was not called for `ms`. `stop` must be called; it frees
+ * A signal that fires when the caller's does or when time has run out. `stop` must be called; it frees
  * the timer and the listener.
  */
 export class Deadline {
   readonly #controller = new AbortController();
   readonly #outer: AbortSignal | undefined;
-  readonly #ms: number;
   #timer: NodeJS.Timeout | undefined;
   /** Did time run out (rather than the caller's signal)? */
   expired = false;
 
   constructor(ms: number, outer: AbortSignal | undefined) {
-    this.#ms = ms;
     this.#outer = outer;
     outer?.addEventListener("abort", this.#abort, { once: true });
     if (outer?.aborted === true) this.#controller.abort();
-    else this.rearm();
+    else this.rearm(ms);
   }
 
   get signal(): AbortSignal {
     return this.#controller.signal;
   }
 
-  rearm(): void {
+  /** Counts anew, from `ms`. */
+  rearm(ms: number): void {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
       this.expired = true;
       this.#controller.abort();
-    }, this.#ms);
+    }, ms);
   }
 
   stop(): void {

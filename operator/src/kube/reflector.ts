@@ -51,15 +51,19 @@ export type ReflectorOptions = {
   readonly pageSize?: number;
   /** Between periodic lists, in milliseconds, ± 10 %. */
   readonly relistMs?: number;
-  /** Longest silence of a watch. Longer than the 60 s between bookmarks. */
+  /** Longest silence of a watch, in milliseconds. */
   readonly silenceMs?: number;
 };
 
 const PAGE_SIZE = 500;
 const RELIST_MS = 300_000;
-const SILENCE_MS = 150_000;
-/** The server ends a watch after a time between this and twice this, so that clients spread over its replicas. */
-const WATCH_SECONDS = 300;
+/**
+ * The server is asked to end each watch after 40 to 45 s, and sends a bookmark just before. So a watch that is silent for
+ * longer is half-open or stands at a resourceVersion of the future, and both are noticed within a minute. (Bookmarks
+ * alone come once a minute; waiting for them would take two and a half.)
+ */
+const WATCH_SECONDS = { least: 40, spread: 5 };
+const SILENCE_MS = 55_000;
 /** Two requests a second, and a margin. */
 const MIN_GAP_MS = 550;
 const MAX_BACKOFF_MS = 15_000;
@@ -216,7 +220,7 @@ export class Reflector {
     try {
       const from = {
         resourceVersion: this.#resourceVersion,
-        timeoutSeconds: Math.round(WATCH_SECONDS * (1 + random())),
+        timeoutSeconds: Math.round(WATCH_SECONDS.least + WATCH_SECONDS.spread * random()),
         silenceMs,
       };
       for await (const event of client.watch(resource, selection, from, { signal: due.signal })) this.#take(event);

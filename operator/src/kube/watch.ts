@@ -13,13 +13,15 @@ export type WatchCall = {
   readonly path: string;
   readonly query: Readonly<Record<string, string | number | boolean | undefined>>;
   readonly what: string;
-  /** Longest silence before the watch counts as dead. The server's bookmarks come every 60 s. */
+  /** Longest silence before the watch counts as dead. The server's bookmarks come once a minute and before its end. */
   readonly silenceMs: number;
   readonly signal?: AbortSignal | undefined;
 };
 
 /** etcd takes 1.5 MB; JSON with escapes may be larger. */
 const MAX_LINE = 16 * 1024 * 1024;
+/** A watch from a given resourceVersion opens at once; a server that does not answer by then will not. */
+const OPEN_MS = 15_000;
 const NEWLINE = 0x0a;
 
 const TYPES: ReadonlySet<unknown> = new Set(["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]);
@@ -40,11 +42,11 @@ export function parseLine(line: string, what: string): WatchEvent {
 }
 
 /** Lines of a byte stream, without the newline. What stands after the last newline when the stream ends is dropped. */
-async function* lines(body: AsyncIterable<Buffer>, deadline: Deadline, what: string): AsyncGenerator<string> {
+async function* lines(body: AsyncIterable<Buffer>, heard: () => void, what: string): AsyncGenerator<string> {
   let parts: Buffer[] = [];
   let size = 0;
   for await (const chunk of body) {
-    deadline.rearm();
+    heard();
     let from = 0;
     for (let at = chunk.indexOf(NEWLINE); at >= 0; at = chunk.indexOf(NEWLINE, from)) {
       parts.push(chunk.subarray(from, at));
@@ -58,14 +60,16 @@ async function* lines(body: AsyncIterable<Buffer>, deadline: Deadline, what: str
 }
 
 export async function* watch(connection: Connection, call: WatchCall): AsyncGenerator<WatchEvent> {
-  const deadline = new Deadline(call.silenceMs, call.signal);
+  const deadline = new Deadline(Math.min(call.silenceMs, OPEN_MS), call.signal);
+  const heard = (): void => deadline.rearm(call.silenceMs);
   try {
     const opened = await open(connection, { ...call, method: "GET" }, "watches", deadline.signal);
     try {
       if (opened.code !== 200) {
         throw answerError(opened.code, await readBody(opened), opened.headers["retry-after"], call.what);
       }
-      for await (const line of lines(opened.body, deadline, call.what)) {
+      heard();
+      for await (const line of lines(opened.body, heard, call.what)) {
         if (line !== "") yield parseLine(line, call.what);
       }
     } finally {
@@ -74,7 +78,7 @@ export async function* watch(connection: Connection, call: WatchCall): AsyncGene
     }
   } catch (error) {
     if (deadline.expired) {
-      throw new KubeError("transient", "WatchSilent", `${call.what}: nothing was heard for ${call.silenceMs} ms`);
+      throw new KubeError("transient", "WatchSilent", `${call.what}: nothing was heard for too long`);
     }
     throw failure(error, deadline, call.silenceMs, call.what);
   } finally {

@@ -49,3 +49,49 @@ export class ManualClock implements Clock {
 
 /** Lets everything that can go on without time or input do so. */
 export const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+/**
+ * Real time plus the waits it has skipped: a back-off ends at once and counts in full, so that a minute of failures
+ * takes milliseconds and its pace can still be measured. Waits longer than `limit` last until `fire`.
+ */
+export class SkippingClock implements Clock {
+  readonly #limit: number;
+  #skipped = 0;
+  #long = new Set<() => void>();
+
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  monotonic(): number {
+    return performance.now() + this.#skipped;
+  }
+
+  async sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    if (ms <= 0 || signal?.aborted === true) return;
+    if (ms <= this.#limit) {
+      this.#skipped += ms;
+      await settled();
+      return;
+    }
+    await new Promise<void>((resolve) => {
+      const wake = (): void => {
+        signal?.removeEventListener("abort", wake);
+        this.#long.delete(wake);
+        resolve();
+      };
+      signal?.addEventListener("abort", wake, { once: true });
+      this.#long.add(wake);
+    });
+  }
+
+  /** How many long waits are going on. */
+  get waiting(): number {
+    return this.#long.size;
+  }
+
+  /** Ends every long wait. */
+  fire(): void {
+    for (const wake of this.#long) wake();
+  }
+}

@@ -26,6 +26,8 @@ export type Cluster = {
   as(user: string): KubeClient;
   /** kubectl with these arguments; `input` goes to its standard input. `text` is what it said on both outputs. */
   kubectl(args: readonly string[], input?: unknown): Promise<Said>;
+  /** Starts the API server again, and returns when it serves our kinds as before. */
+  restart(): Promise<void>;
   /** A client that speaks through a proxy that misbehaves; both are the caller's to close. */
   throughProxy(options?: { timeoutMs?: number }): Promise<{ proxy: FaultProxy; client: KubeClient }>;
 };
@@ -76,22 +78,33 @@ async function start(): Promise<Cluster> {
     if (of === undefined) throw new Error(`no resource for kind ${JSON.stringify(object["kind"])}`);
     await admin.apply(of, object as unknown as KubeObject);
   }
-  await eventually("the actor of a Run to be filled in", async () => {
-    // For some seconds after the CRDs are there, the mutating policy answers 503: it does not know the kind yet.
-    const probe = {
-      metadata: { name: "probe", namespace: "default" },
-      spec: { agentRef: { name: "a" }, input: { text: "x" } },
-    };
-    const made = await admin.create(RUNS, probe, { dryRun: true }).catch(() => undefined);
-    return (made?.["spec"] as { input: { actor?: string } } | undefined)?.input.actor;
-  });
+  await ready(admin);
   return {
     plane,
     admin,
     as: (user) => keep(KubeClient.connect({ from, as: user })),
     kubectl: (args, input) => kubectl(plane, args, input),
     throughProxy: (options) => throughProxy(plane, options),
+    restart: async () => {
+      await plane.restart();
+      await ready(admin);
+    },
   };
+}
+
+/**
+ * For up to 5 s after a start of the API server, and after a change of a CRD, a mutating policy answers 503: it reads the
+ * kinds only that often.
+ */
+async function ready(admin: KubeClient): Promise<void> {
+  const probe = {
+    metadata: { name: "probe", namespace: "default" },
+    spec: { agentRef: { name: "a" }, input: { text: "x" } },
+  };
+  await eventually("the actor of a Run to be filled in", async () => {
+    const made = await admin.create(RUNS, probe, { dryRun: true }).catch(() => undefined);
+    return (made?.["spec"] as { input: { actor?: string } } | undefined)?.input.actor;
+  });
 }
 
 async function throughProxy(plane: ControlPlane, options: { timeoutMs?: number } = {}) {
