@@ -72,6 +72,15 @@ export function accept(object: KubeObject, config: ControllerConfig): Accepted {
   const over = overCeiling(spec.budgets, config.ceilings);
   if (over.length > 0) return refused("OverCeiling", `${listed(over)}: lower it, or ask for a higher ceiling`);
   const merged = mergedSpec(spec, config);
+  // The Agent's own words have passed: what fails now was filled in.
+  const whole = checkAgent({ ...manifest, spec: merged });
+  if (!whole.ok) {
+    const problems = listed(whole.problems.map(({ path, message }) => `${path}: ${message}`));
+    return refused(
+      "Invalid",
+      `the install's defaults are at fault; correct defaults in the chart's values: ${problems}`,
+    );
+  }
   if (merged.interrupt?.whoInterrupts === undefined) {
     return refused(
       "InterruptPolicyMissing",
