@@ -78,6 +78,7 @@ export const INVARIANTS: readonly { name: string; statement: Statement<Record<ne
     `select r.id::text as offender from runs r where r.model_calls <> (select count(*) from run_steps s where s.run_id = r.id and s.request ->> 'closing' is null)
        or r.tool_calls <> (select count(*) from tool_calls c where c.run_id = r.id and c.class <> 'reply')
        or r.input_tokens <> (select coalesce(sum((usage ->> 'inputTokens')::bigint), 0) from run_steps s where s.run_id = r.id)
+       or r.output_tokens <> (select coalesce(sum((usage ->> 'outputTokens')::bigint), 0) from run_steps s where s.run_id = r.id)
        or r.next_ordinal <> (select coalesce(max(ordinal), 0) + 1 from run_steps s where s.run_id = r.id)`,
   ),
 ];

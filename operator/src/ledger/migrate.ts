@@ -81,7 +81,8 @@ export async function migrate(options: MigrateOptions): Promise<number[]> {
     try {
       return await applyMissing(client, known, options.log ?? (() => {}));
     } finally {
-      await client.query("select pg_advisory_unlock($1)", [LOCK]);
+      // The session ends here and gives the lock back anyway; a failed unlock must not hide what failed before it.
+      await client.query("select pg_advisory_unlock($1)", [LOCK]).catch(() => {});
     }
   } catch (error) {
     if (error instanceof PawlError) throw error;
@@ -140,20 +141,41 @@ async function applyMissing(
   for (const migration of known) {
     if (rows.some((row) => row.version === migration.version)) continue;
     log(`applying ${migration.name}`);
-    await client.query("begin");
-    await client.query(`set local lock_timeout = '${DDL_LOCK_TIMEOUT}'`);
-    await client.query(migration.sql);
-    await client.query("insert into schema_migrations (version, name, sha256, breaking) values ($1, $2, $3, $4)", [
-      migration.version,
-      migration.name,
-      migration.sha256,
-      migration.breaking,
-    ]);
-    const tag = await client.query("commit");
-    if (tag.command !== "COMMIT") throw new Error(`${migration.name} was rolled back`);
+    try {
+      await apply(client, migration);
+    } catch (error) {
+      await client.query("rollback").catch(() => {});
+      throw failure(migration, error);
+    }
     done.push(migration.version);
   }
   return done;
+}
+
+async function apply(client: pg.Client, migration: Migration): Promise<void> {
+  await client.query("begin");
+  await client.query(`set local lock_timeout = '${DDL_LOCK_TIMEOUT}'`);
+  await client.query(migration.sql);
+  await client.query("insert into schema_migrations (version, name, sha256, breaking) values ($1, $2, $3, $4)", [
+    migration.version,
+    migration.name,
+    migration.sha256,
+    migration.breaking,
+  ]);
+  const tag = await client.query("commit");
+  if (tag.command !== "COMMIT") throw new Error(`${migration.name} was rolled back`);
+}
+
+/** A text that the server refuses is refused again; a lock that was busy or a server that left is not. */
+function failure(migration: Migration, error: unknown): PawlError {
+  const state = (error as { code?: string }).code ?? "";
+  const refused = /^(0A|2|42)/.test(state);
+  return new PawlError(
+    refused ? "terminal" : "transient",
+    refused ? "MigrationFailed" : "LedgerUnavailable",
+    `${migration.name}: ${(error as Error).message}; nothing of it was applied`,
+    { cause: error },
+  );
 }
 
 /** Throws when the schema is missing, behind this code, or ahead of it by a breaking migration. */
