@@ -3,6 +3,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync, mkdirSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { ensurePackages } from "../lib/debian.ts";
 import { childEnvironment } from "../lib/environment.ts";
 import { freePorts, probe } from "../lib/network.ts";
 import { identify, waitUntil } from "../lib/processes.ts";
@@ -50,6 +51,7 @@ export async function startControlPlane(options: ControlPlaneOptions = {}): Prom
   const controllers = options.controllers ?? [];
   const manager = controllers.length > 0 ? (["kube-controller-manager"] as const) : [];
   const programs = await ensureBinaries(["etcd", "kube-apiserver", "kubectl", ...manager], log);
+  if (!which("openssl")) await ensurePackages(["openssl"], log);
   removeFoldersOfTheDead();
   // The ports were free a moment ago, but another process may take one before we do; then try others.
   for (let attempt = 1; ; attempt++) {

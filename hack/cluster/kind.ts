@@ -1,7 +1,7 @@
 // A kind cluster of our own, where a container engine answers. Not run by our own CI, which has no container engine.
-import { existsSync, mkdirSync } from "node:fs";
+import { existsSync, mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { type Image, reference, withArchive } from "../images/oci.ts";
+import { type Image, reference, withLayout } from "../images/oci.ts";
 import { cacheDir } from "../lib/environment.ts";
 import { run } from "../lib/run.ts";
 import { type Log, withProgress } from "../lib/say.ts";
@@ -56,9 +56,15 @@ export async function kindLoad(engine: Engine, images: readonly Image[], log: Lo
   const there = (await ctr("ls", "-q")).stdout.split("\n");
   const missing = images.filter((one) => !there.includes(reference(one)));
   if (missing.length === 0) return;
-  await withArchive(missing, (archive) =>
-    kind(engine, ["load", "image-archive", archive, "--name", KIND_CLUSTER], log),
-  );
+  await withLayout(missing, async (layout) => {
+    const archive = `${layout}.tar`;
+    try {
+      await run("tar", ["-C", layout, "-cf", archive, "."]);
+      await kind(engine, ["load", "image-archive", archive, "--name", KIND_CLUSTER], log);
+    } finally {
+      rmSync(archive, { force: true });
+    }
+  });
   for (const one of missing) await ctr("tag", "--force", `${one.name}:dev`, reference(one));
 }
 

@@ -154,19 +154,18 @@ export function writeLayout(target: string, images: readonly Image[], without: R
   writeFileSync(join(target, "index.json"), JSON.stringify({ schemaVersion: 2, manifests }));
 }
 
-/** A tar of the layout, for `ctr images import` and `kind load image-archive`. */
-export async function withArchive<T>(
+/** A folder with the layout of the images, less the blobs left out, for as long as `use` runs. */
+export async function withLayout<T>(
   images: readonly Image[],
-  use: (archive: string) => Promise<T>,
+  use: (layout: string) => Promise<T>,
   without?: ReadonlySet<string>,
 ): Promise<T> {
   mkdirSync(folder(), { recursive: true });
-  const work = mkdtempSync(folder("archive-"));
+  // Beside the blobs, so that they can be hard-linked.
+  const work = mkdtempSync(folder("layout-"));
   try {
-    writeLayout(join(work, "layout"), images, without);
-    const archive = join(work, "images.tar");
-    await run("tar", ["-C", join(work, "layout"), "-cf", archive, "."]);
-    return await use(archive);
+    writeLayout(work, images, without);
+    return await use(work);
   } finally {
     rmSync(work, { recursive: true, force: true });
   }

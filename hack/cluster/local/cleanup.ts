@@ -1,11 +1,12 @@
 // Ends what the local cluster started and removes what it made, also after a crash in which nothing was put in order.
 import { lstatSync, readdirSync, readFileSync, readlinkSync, rmSync } from "node:fs";
 import { basename, join } from "node:path";
+import { cacheDir } from "../../lib/environment.ts";
 import { identify, isRunning, type ProcessId, signal, stopProcess, waitUntil } from "../../lib/processes.ts";
 import { run } from "../../lib/run.ts";
 import { removeControlGroups } from "./control-groups.ts";
 import { layout } from "./layout.ts";
-import { removeClusterRules, removeNetwork } from "./network.ts";
+import { bridgeOwner, removeClusterRules, removeNetwork } from "./network.ts";
 import { type ClusterRecord, readRecord } from "./record.ts";
 
 /** The API server before etcd: it must be able to finish what it has begun. What starts pods goes first. */
@@ -46,36 +47,51 @@ function read(path: string): string {
 }
 
 /** The processes of our containers, and the shims that watch them: known by our folder and our socket. */
-function containerProcesses(): ProcessId[] {
+function isContainer(pid: string, words: readonly string[]): boolean {
   const at = layout();
+  const shim = words[0]?.endsWith("containerd-shim-runc-v2") && words.includes(at.socket);
+  return shim || rootIsBelow(read(`/proc/${pid}/mountinfo`), at.containerd);
+}
+
+const SERVERS = STOP_ORDER.filter((name) => name !== "containers");
+
+/** A server that was started but not recorded, or whose record was deleted: our program, told to use our folder. */
+export function isStrayServer(words: readonly string[], bin: string, state: string): boolean {
+  const [program = "", ...rest] = words;
+  if (!program.startsWith(`${bin}/`) || !SERVERS.includes(basename(program))) return false;
+  return rest.some((word) => word.includes(`${state}/`));
+}
+
+function processesThat(match: (pid: string, words: readonly string[]) => boolean): ProcessId[] {
   const found: ProcessId[] = [];
   for (const name of readdirSync("/proc")) {
     if (!/^\d+$/.test(name)) continue;
     const id = identify(Number(name));
     if (!id || id.pid === process.pid) continue;
     const words = read(`/proc/${name}/cmdline`).split("\0");
-    const shim = words[0]?.endsWith("containerd-shim-runc-v2") && words.includes(at.socket);
-    if (shim || rootIsBelow(read(`/proc/${name}/mountinfo`), at.containerd)) found.push(id);
+    if (match(name, words)) found.push(id);
   }
   return found;
 }
 
-async function killContainers(): Promise<void> {
-  // Twice at most: a process may have been born while we looked.
+async function killAll(match: (pid: string, words: readonly string[]) => boolean): Promise<void> {
+  // Until none is found: one may have been born while we looked.
   await waitUntil(async () => {
-    const all = containerProcesses();
+    const all = processesThat(match);
     for (const one of all) signal(one, "SIGKILL");
     await waitUntil(() => !all.some(isRunning), 5_000);
-    return containerProcesses().length === 0;
+    return all.length === 0;
   }, 15_000);
 }
 
 async function stopAll(record: ClusterRecord | undefined): Promise<void> {
   const processes = record?.processes ?? [];
   for (const name of STOP_ORDER) {
-    if (name === "containers") await killContainers();
+    if (name === "containers") await killAll(isContainer);
     for (const one of processes.filter((each) => each.name === name)) await stopProcess(one, GRACE_MS[name] ?? 5_000);
   }
+  const at = layout();
+  await killAll((_, words) => isStrayServer(words, join(cacheDir(), "bin"), at.state));
 }
 
 async function unmountAll(): Promise<void> {
@@ -94,12 +110,12 @@ function entries(folder: string): string[] {
   }
 }
 
-/** What the programs put into folders that cannot be chosen; told by where it leads, or by our network's name. */
+/** What the programs put into folders that cannot be chosen; told by where it leads. */
 function removeStrays(): void {
   const at = layout();
   const leadsToUs = (path: string) => lstatSync(path).isSymbolicLink() && readlinkSync(path).startsWith(`${at.logs}/`);
   const logs = entries("/var/log/containers").filter(leadsToUs);
-  const results = entries("/var/lib/cni/results").filter((path) => basename(path).startsWith("pawl-"));
+  const results = entries("/var/lib/cni/results").filter((path) => read(path).includes(`"${at.run}/`));
   const bundles = entries(join(at.run, "containerd", "io.containerd.runtime.v2.task", "k8s.io"));
   const sockets = bundles.flatMap((bundle) => {
     const address = /unix:\/\/(\/run\/containerd\/s\/[0-9a-f]+)/.exec(read(join(bundle, "bootstrap.json")))?.[1];
@@ -114,8 +130,12 @@ export async function cleanUp(): Promise<void> {
   const record = readRecord();
   await stopAll(record);
   await unmountAll();
-  await removeNetwork(record?.sysctls ?? {});
-  if (record) await removeClusterRules();
+  // A bridge of another owner says that rules of that kind are that cluster's.
+  const owner = await bridgeOwner();
+  if (owner === at.state || (record && owner === undefined)) {
+    await removeNetwork(record?.sysctls ?? {});
+    await removeClusterRules();
+  }
   removeControlGroups();
   removeStrays();
   rmSync(at.run, { recursive: true, force: true });

@@ -11,6 +11,7 @@ import { binaryPath } from "../binaries.ts";
 import { emptyVolume, volumeManifests } from "./addons.ts";
 import { cleanUp } from "./cleanup.ts";
 import { API_PORT, HOST_ADDRESS, layout } from "./layout.ts";
+import { bridgeOwner } from "./network.ts";
 import { deadProcesses, readRecord } from "./record.ts";
 import { recipe, startCluster } from "./start.ts";
 
@@ -52,7 +53,7 @@ export async function localUp(log: Log): Promise<void> {
 }
 
 export async function localDown(log: Log): Promise<void> {
-  if (!existsSync(layout().state)) {
+  if (!existsSync(layout().state) && (await bridgeOwner()) !== layout().state) {
     log("no local cluster");
     return;
   }

@@ -1,5 +1,6 @@
 // The bridge that is the node's address and the pods' network.
 import { readFileSync, writeFileSync } from "node:fs";
+import { dirname } from "node:path";
 import { run, which } from "../../lib/run.ts";
 import { UserError } from "../../lib/say.ts";
 import { BRIDGE, HOST_ADDRESS, POD_CIDR } from "./layout.ts";
@@ -24,16 +25,33 @@ const MASQUERADE = [
 
 const iptables = (...args: string[]) => run("iptables", ["-w", ...args], { allowFailure: true });
 
-/** Makes the bridge; returns the kernel settings as they were. */
-export async function createNetwork(): Promise<Record<string, string>> {
-  const taken = await run("ip", ["-o", "-4", "addr", "show", "to", POD_CIDR]);
-  if (taken.stdout.trim() !== "") {
-    const name = taken.stdout.trim().split(/\s+/)[1];
-    throw new UserError(
-      `The local cluster's network ${POD_CIDR} is in use by interface ${name}: take that down, or name a cluster with --context.`,
-    );
+/** The state folder of the cluster that made the bridge, kept as the bridge's alias; undefined without a bridge. */
+export async function bridgeOwner(): Promise<string | undefined> {
+  const asked = await run("ip", ["-j", "link", "show", BRIDGE], { allowFailure: true });
+  if (asked.code !== 0) return undefined;
+  const [link] = JSON.parse(asked.stdout) as { ifalias?: string }[];
+  return link?.ifalias ?? "";
+}
+
+/** Two local clusters would share addresses and rules; and another program's network must not be cut off. */
+async function requireFreeNetwork(): Promise<void> {
+  const owner = await bridgeOwner();
+  if (owner) {
+    const cache = dirname(owner);
+    throw new UserError(`Another local cluster runs: take it down with PAWL_CACHE=${cache} npm run cluster -- down`);
   }
+  const taken = (await run("ip", ["-o", "-4", "addr", "show", "to", POD_CIDR])).stdout.trim();
+  if (taken === "") return;
+  throw new UserError(
+    `The local cluster's network ${POD_CIDR} is in use by interface ${taken.split(/\s+/)[1]}: take that down, or name a cluster with --context.`,
+  );
+}
+
+/** Makes the bridge, which bears its owner's name; returns the kernel settings as they were. */
+export async function createNetwork(owner: string): Promise<Record<string, string>> {
+  await requireFreeNetwork();
   await run("ip", ["link", "add", BRIDGE, "type", "bridge"]);
+  await run("ip", ["link", "set", BRIDGE, "alias", owner]);
   await run("ip", ["addr", "add", `${HOST_ADDRESS}/16`, "dev", BRIDGE]);
   await run("ip", ["link", "set", BRIDGE, "up"]);
   if (which("modprobe")) await run("modprobe", ["br_netfilter"], { allowFailure: true });

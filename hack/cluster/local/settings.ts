@@ -16,6 +16,10 @@ address = "${at.socket}"
 [ttrpc]
 address = "${at.socket}.ttrpc"
 
+[plugins."io.containerd.snapshotter.v1.overlayfs"]
+# Unmounting an overlay otherwise waits for the whole disk to be written, seconds while something builds.
+mount_options = ["volatile"]
+
 [plugins."io.containerd.cri.v1.images".pinned_images]
 sandbox = "${programs.pause}"
 

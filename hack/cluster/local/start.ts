@@ -271,7 +271,7 @@ export async function startCluster(log: Log): Promise<void> {
     mkdirSync(folder, { recursive: true, mode: 0o755 });
   await withProgress(log, "starting a local Kubernetes", async () => {
     writeRecord(starter.record);
-    starter.record.sysctls = await createNetwork();
+    starter.record.sysctls = await createNetwork(at.state);
     writeRecord(starter.record);
     createControlGroups();
     await starter.keys();
