@@ -72,7 +72,7 @@ function kindOf(code: number): ErrorKind {
 
 const MAX_RETRY_AFTER_MS = 60_000;
 
-/** `Retry-After` in milliseconds, in either of its forms, bounded. */
+/** How long to wait, from the header (seconds) or from the body, in milliseconds, bounded. */
 export function retryAfter(header: string | undefined, status: Status = {}): number | undefined {
   const seconds = Number(header ?? status.details?.retryAfterSeconds ?? Number.NaN);
   if (!Number.isFinite(seconds) || seconds < 0) return undefined;

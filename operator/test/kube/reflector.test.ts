@@ -171,6 +171,19 @@ describe("the reflector", function () {
     },
   };
 
+  it("does not list again because watches are refused for a while, as they are after a start", async () => {
+    await using seen = await Reflected.start(kube, await fresh());
+    const from = seen.requests.length;
+    seen.fault = ({ watch }) => (watch ? { kind: "status", code: 429, retryAfter: 1 } : { kind: "pass" });
+    // Ends the watch without a doubt.
+    seen.proxy.endStreams();
+    await seen.until("eight watches were refused", () => seen.requests.length - from >= 8);
+    seen.fault = () => ({ kind: "pass" });
+    await seen.create("late");
+    await seen.until("it is there", () => seen.has("late"));
+    assert.equal(seen.lists.length, 1);
+  });
+
   describe("after a watch was spoiled", () => {
     for (const [name, { reason, spoil, silenceMs }] of Object.entries(SPOILED)) {
       it(`by ${name}, knows what happened meanwhile`, async () => {
@@ -182,6 +195,11 @@ describe("the reflector", function () {
         await seen.remove("doomed");
         await seen.until("it is right again", () => seen.has("late") && !seen.has("doomed"));
         await seen.until("the failure was named", () => seen.failures.some((error) => error.reason === reason));
+        // A clean end in mid-line loses nothing: the watch goes on from where it was. All else is a doubt.
+        assert.equal(
+          seen.lists.some((list) => list.reason === "doubt"),
+          reason !== "WatchCutShort",
+        );
       });
     }
   });
