@@ -23,6 +23,16 @@ export function contextFromEnvironment(): string | undefined {
   return process.env.PAWL_CONTEXT || undefined;
 }
 
+export type RealModel = { baseURL: string; model: string; apiKey: string | undefined };
+
+/** The model that a person asks to be used. An exported key alone asks for nothing and spends nothing. */
+export function realModel(): RealModel | undefined {
+  const model = process.env.PAWL_MODEL;
+  if (!model) return undefined;
+  const baseURL = process.env.OPENAI_BASE_URL || "https://api.openai.com/v1";
+  return { model, baseURL, apiKey: process.env.OPENAI_API_KEY || undefined };
+}
+
 /** The environment of a command we run, with changes. */
 export function childEnvironment(changes: Record<string, string> = {}): NodeJS.ProcessEnv {
   return { ...process.env, ...changes };
