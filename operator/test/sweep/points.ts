@@ -1,0 +1,113 @@
+/**
+ * The list of points: made from the statement registry and the ports, and compared with what a fault-free run and a
+ * recovering one really pass. A statement that is neither passed nor listed here with its reason fails `npm run check`.
+ */
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Postgres } from "../support/postgres.ts";
+import { type Case, startCase, type World } from "./scenario.ts";
+import { WorkerProcess } from "./process.ts";
+
+/** Outside calls of the scenario: before and after each, and inside the one that changes the world. */
+export const PORTS = [
+  "before:model",
+  "after:model",
+  "before:tool.http_request",
+  "http_request:connected",
+  "http_request:sent",
+  "http_request:answered",
+  "after:tool.http_request",
+] as const;
+
+/** Statements that a worker runs in this scenario, first run and recovery together. */
+export const SWEPT = [
+  "claim_run",
+  "renew_lease",
+  "next_due",
+  "read_run",
+  "read_triggers",
+  "read_steps",
+  "read_calls",
+  "read_effects",
+  "read_history",
+  "commit_response",
+  "cross_effect",
+  "settle_effect",
+  "redispatch_effect",
+  "commit_results",
+  "finish_turn",
+  "agents_to_check",
+  "record_refs",
+] as const;
+
+/** Where else the others are swept or why they cannot matter: by prefix. */
+export const ELSEWHERE: Readonly<Record<string, string>> = {
+  invariant_: "the checker's own reads",
+  claim_installation: "start-up only; ledger tests",
+  adopt_installation: "a command of a person; ledger tests",
+  record_agent: "controller; kube tests kill it after each API write",
+  read_agent: "controller, read only",
+  live_runs_of_agent: "controller, read only",
+  open_conversation: "controller's ingest; kube tests, ledger tests with swallowed replies",
+  ingest_event: "controller's ingest; kube tests, ledger tests with swallowed replies",
+  read_run_key: "controller, read only",
+  read_event: "controller, read only",
+  read_position: "controller, read only",
+  ensure_actor: "controller; ledger tests",
+  request_stop: "controller; ledger tests with swallowed replies, races with crossings",
+  withdraw_event: "controller; ledger tests",
+  read_mirror: "controller, read only",
+  changed_mirrors: "controller, read only",
+  database_time: "controller, read only",
+  find_run_by_name: "command line, read only",
+  suspend_agent: "controller; kube tests",
+  list_agents: "controller, read only",
+  live_applied_keys: "controller, read only",
+  live_messages_of_object: "controller, read only",
+  live_messages_of_agent: "controller, read only",
+  open_leadership: "controller's leadership, a hint",
+  hold_leadership: "controller's leadership, a hint",
+  release_leadership: "controller's leadership, a hint",
+  read_occupants: "only after a refused crossing; engine tests",
+  release_lease: "only when a run waits; engine tests and the variant with a failing model",
+};
+
+/** A timer's statements come any number of times: their first occurrence stands for them. */
+const TIMED = new Set(["claim_run", "next_due", "renew_lease", "agents_to_check", "record_refs"]);
+
+export type Point = { readonly name: string; readonly occurrence: number };
+
+export const pointText = (point: Point): string => `${point.name}:${point.occurrence}`;
+
+/** Occurrences as they were passed, one per line, become points; idle polling after the end adds none. */
+export function pointsOf(passed: readonly string[]): Point[] {
+  const counts = new Map<string, number>();
+  const points: Point[] = [];
+  for (const name of passed) {
+    const occurrence = (counts.get(name) ?? 0) + 1;
+    counts.set(name, occurrence);
+    const statement = name.replace(/^(before|after):/, "");
+    if (TIMED.has(statement) && occurrence > 1) continue;
+    points.push({ name, occurrence });
+  }
+  return points;
+}
+
+/** Runs the scenario without a fault (or, with `first`, after a first worker was killed there) and tells what was passed. */
+export async function recordPoints(postgres: Postgres, fakes: World, first?: Point): Promise<Point[]> {
+  const folder = await mkdtemp(join(tmpdir(), "pawl-points-"));
+  const log = join(folder, "passed");
+  await using item: Case = await startCase(postgres, fakes);
+  if (first !== undefined) {
+    const victim = new WorkerProcess({ ledgerUrl: item.url, name: "a", failpoint: `${pointText(first)}:kill` });
+    await victim.exited;
+  }
+  const worker = new WorkerProcess({ ledgerUrl: item.url, name: "b", failpointLog: log });
+  await worker.said((line) => line.msg === "a turn ended");
+  worker.kill("SIGKILL");
+  await worker.exited;
+  const passed = (await readFile(log, "utf8")).split("\n").filter((name) => name !== "");
+  await rm(folder, { recursive: true });
+  return pointsOf(passed);
+}
