@@ -161,7 +161,7 @@ async function serve(config: Config, roles: readonly Role[]): Promise<void> {
     if (kube !== null) await claimLedger(db, await kube.kubeSystemUid(), await kube.serverTime());
     const running: Promise<void>[] = [];
     if (roles.includes("controller")) {
-      if (kube === null || connection === null) {
+      if (kube === null) {
         throw new PawlError(
           "terminal",
           "ClusterMissing",
@@ -170,7 +170,6 @@ async function serve(config: Config, roles: readonly Role[]): Promise<void> {
       }
       const controllers = await startControllers({
         kube,
-        connection,
         db,
         config: controllerConfig(config),
         log,
