@@ -81,6 +81,7 @@ export const RUN_REASONS = {
     "ActorMissing",
     "StatusNotEmpty",
     "Invalid",
+    "NotSupportedYet",
     "NamespaceNotEnabled",
     "OtherInstallation",
     "PoliciesMissing",

@@ -42,3 +42,14 @@ const REASON = /^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$/;
 /** A word that a condition's `reason` takes; anything else is replaced, so that a status can always be written. */
 export const reasonWord = (word: string, otherwise: string): string =>
   word.length <= 64 && REASON.test(word) ? word : otherwise;
+
+/** PostgreSQL stores every character but this one. */
+export function hasNul(value: unknown): boolean {
+  if (typeof value === "string") return value.includes("\0");
+  if (typeof value !== "object" || value === null) return false;
+  return Object.entries(value).some(([key, item]) => key.includes("\0") || hasNul(item));
+}
+
+/** As JSON stores it: nothing undefined, no half character (which no canonical form has). */
+export const asStored = (value: unknown): unknown =>
+  JSON.parse(JSON.stringify(value, (_key, item: unknown) => (typeof item === "string" ? item.toWellFormed() : item)));

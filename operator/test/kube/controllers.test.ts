@@ -119,7 +119,12 @@ describe("controllers on a real API server", function () {
     });
     assert.equal((await run).code, 0, (await run).text);
     const waiting = world.cluster.kubectl([
-      ...["-n", world.namespace, "wait", "--for=condition=Finished", "run/one", "--timeout=30s"],
+      "-n",
+      world.namespace,
+      "wait",
+      "--for=condition=Finished",
+      "run/one",
+      "--timeout=30s",
     ]);
     await world.answer(await world.claim(), "Hello.");
     assert.equal((await waiting).code, 0, (await waiting).text);
@@ -130,7 +135,12 @@ describe("controllers on a real API server", function () {
       { spec: { cancel: { actor: "admin" } } },
     );
     const again = await world.cluster.kubectl([
-      ...["-n", world.namespace, "wait", "--for=condition=Succeeded", "run/one", "--timeout=10s"],
+      "-n",
+      world.namespace,
+      "wait",
+      "--for=condition=Succeeded",
+      "run/one",
+      "--timeout=10s",
     ]);
     assert.equal(again.code, 0, again.text);
     const restamped = await world.shows("one", "stamped again", (s) => s.observedGeneration === 2);

@@ -16,7 +16,7 @@ import {
 import { canonicalHash } from "#engine/canonical.ts";
 import type { KubeObject } from "#kube/resources.ts";
 import { type ControllerConfig, type Install, isEnabled } from "../config.ts";
-import { line, reasonWord } from "../text.ts";
+import { asStored, hasNul, line, reasonWord } from "../text.ts";
 import { mergedSpec, overCeiling } from "./merge.ts";
 
 export type Verdict<T extends AgentConditionType> = {
@@ -62,6 +62,7 @@ export function accept(object: KubeObject, config: ControllerConfig): Accepted {
     return refused("Invalid", listed(checked.problems.map(({ path, message }) => `${path}: ${message}`)));
   }
   const spec = checked.value;
+  if (hasNul(spec)) return refused("Invalid", "spec holds a NUL character, which the ledger cannot store: take it out");
   const unused = notActedUpon(AGENT, spec);
   if (unused.refused.length > 0) {
     return refused(
@@ -93,7 +94,7 @@ export function accept(object: KubeObject, config: ControllerConfig): Accepted {
     verdict: { status: "True", reason: "Accepted", message: `accepted${noted}` },
     suspended: spec.suspend === true,
     spec: merged,
-    specHash: canonicalHash(merged),
+    specHash: canonicalHash(asStored(merged)),
   };
 }
 

@@ -9,7 +9,7 @@ import type { KubeObject } from "#kube/resources.ts";
 import type { Message } from "#ledger/mailbox.ts";
 import type { Mirror } from "#ledger/mirrors.ts";
 import type { Install } from "../config.ts";
-import { instant, line } from "../text.ts";
+import { hasNul, instant, line } from "../text.ts";
 import { conditionOf, isFinished, said, type Said, withConditions } from "./conditions.ts";
 import { fit, MAX_MESSAGE_BYTES, MAX_NAME_BYTES } from "./fit.ts";
 import { connectorOf, conversationKey } from "./key.ts";
@@ -77,6 +77,17 @@ const refuses = (reason: string, message: string): Refusal => ({
 const wasMessage = (status: RunStatus | undefined): boolean =>
   status?.ledger !== undefined || status?.runID !== undefined;
 
+/** What `notAdmitted` writes. Anything else in a status tells of work, and vetoes. */
+const WAITING_FIELDS: readonly string[] = [
+  "observedGeneration",
+  "phase",
+  "reason",
+  "message",
+  "origin",
+  "actor",
+  "conditions",
+];
+
 export const statusOf = (object: KubeObject): RunStatus | undefined => object["status"] as RunStatus | undefined;
 
 function checkAgentOf(facts: RunFacts, name: string): Refusal | undefined {
@@ -119,6 +130,9 @@ export function refusalOf(facts: RunFacts): Refusal | undefined {
   if (!spec.ok) {
     return refuses("Invalid", spec.problems.map(({ path, message }) => `${path}: ${message}`).join("; "));
   }
+  if (hasNul(spec.value)) {
+    return refuses("Invalid", "spec holds a NUL character, which the ledger cannot store: apply it again without");
+  }
   const unused = notActedUpon(RUN, spec.value);
   if (unused.refused.length > 0) {
     return refuses("NotSupportedYet", `take out ${unused.refused.join(", ")} until this version of Pawl supports it`);
@@ -127,6 +141,13 @@ export function refusalOf(facts: RunFacts): Refusal | undefined {
     return refuses(
       "ActorMissing",
       "spec.input.actor is missing: this cluster does not fill it in, so write your own user name (kubectl auth whoami)",
+    );
+  }
+  const told = Object.keys(statusOf(object) ?? {}).filter((field) => !WAITING_FIELDS.includes(field));
+  if (told.length > 0) {
+    return refuses(
+      "StatusNotEmpty",
+      `its status (${told.join(", ")}) tells of a turn that this ledger does not know; ${AGAIN}`,
     );
   }
   if (new Date(object.metadata.creationTimestamp ?? 0) < install.bornAt) {
@@ -169,16 +190,17 @@ function notAdmitted(facts: RunFacts, { final, phase, accepted }: Refusal): RunS
   );
 }
 
+/** The same verdicts for the present generation. */
+function restamped({ object, now }: RunFacts, before: RunStatus): RunStatus {
+  const generation = object.metadata.generation ?? 0;
+  const conditions = withConditions(before, {}, generation, now);
+  return plain({ ...before, observedGeneration: generation, conditions });
+}
+
 /** What a status says stays, but for its end: it is the last that anybody knows. */
 function ledgerLost(facts: RunFacts, before: RunStatus): RunStatus {
   const generation = facts.object.metadata.generation ?? 0;
-  if (isFinalPhase(before.phase) && isFinished(before)) {
-    return plain({
-      ...before,
-      observedGeneration: generation,
-      conditions: withConditions(before, {}, generation, facts.now),
-    });
-  }
+  if (isFinalPhase(before.phase) && isFinished(before)) return restamped(facts, before);
   const message = `this installation's ledger does not know this Run (a new or an older database?), so nobody can say whether it was answered; ${AGAIN}`;
   const { activity: _activity, queuePosition: _position, ...kept } = before;
   return fit(
@@ -287,6 +309,8 @@ export function decideRun(facts: RunFacts): RunDecision {
   }
   if (mirror !== null) return known(facts, mirror);
   if (wasMessage(before) && before !== undefined) return { do: "show", status: ledgerLost(facts, before) };
+  // Refused for good, or cancelled: said once, and final.
+  if (before !== undefined && isFinished(before)) return { do: "show", status: restamped(facts, before) };
   const refusal = refusalOf(facts);
   if (refusal !== undefined) return { do: "show", status: notAdmitted(facts, refusal) };
   if (!spec.ok || agent?.stored == null) return { do: "nothing", why: "not admitted and not refused" };

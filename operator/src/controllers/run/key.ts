@@ -2,6 +2,7 @@
 import type { RunSpec } from "@pawl/crds";
 import { canonicalHash } from "#engine/canonical.ts";
 import type { Metadata } from "#kube/resources.ts";
+import { asStored } from "../text.ts";
 
 /** Unique within a namespace (the ledger's key is the namespace's UID with it). */
 export function idempotencyKey(metadata: Metadata, spec: Pick<RunSpec, "idempotencyKey">): string {
@@ -14,7 +15,7 @@ export function idempotencyKey(metadata: Metadata, spec: Pick<RunSpec, "idempote
 /** Of everything that is asked; `cancel`, the key itself and how long the object stays are not. */
 export function specHash(spec: RunSpec): string {
   const { agentRef, input, conversation, budgets } = spec;
-  return canonicalHash(JSON.parse(JSON.stringify({ agentRef, input, conversation, budgets })));
+  return canonicalHash(asStored({ agentRef, input, conversation, budgets }));
 }
 
 /** A label names a conversation; without one the key does. A label has no colon: the two never meet. */

@@ -5,6 +5,7 @@ import { readAgent } from "#ledger/agents.ts";
 import { readMirror } from "#ledger/mirrors.ts";
 import { isEnabled, TRANSCRIPT_COMMAND } from "../config.ts";
 import type { Context } from "../context.ts";
+import { hasNul } from "../text.ts";
 import type { AgentSeen, RunFacts } from "./decide.ts";
 import { idempotencyKey, specHash } from "./key.ts";
 
@@ -48,7 +49,8 @@ export async function observeRun(
     namespaceUid,
     key,
     specHash: specHash(raw),
-    mirror: await readMirror(context.db, namespaceUid, key),
+    // A key that the ledger cannot hold was never a message.
+    mirror: hasNul(key) ? null : await readMirror(context.db, namespaceUid, key),
     agent: await seeAgent(context, namespaceUid, `${namespace}/${raw.agentRef?.name ?? ""}`),
     transcript: `${command} ${object.metadata.name} -n ${namespace}`,
     now: context.now(),
