@@ -144,9 +144,9 @@ const requestStopStatement = statement({
       where v.verdict = 'withdrawn' and e.id = :event),
     untriggered as (
       delete from run_triggers t using verdict v where v.verdict = 'withdrawn' and t.run_id = v.id and t.event_id = :event),
-    stopping as (
-      update runs r set stop_requested_at = coalesce(r.stop_requested_at, pawl_now()),
-             due_at = case when r.due_at is not null then pawl_now() end,
+    touched as (
+      update runs r set stop_requested_at = case when v.verdict = 'stopping' then coalesce(r.stop_requested_at, pawl_now()) else r.stop_requested_at end,
+             due_at = case when v.verdict = 'stopping' and r.due_at is not null then pawl_now() else r.due_at end,
              version = r.version + 1, changed_at = pawl_now()
       from verdict v where r.id = v.id and v.verdict in ('stopping', 'withdrawn')),
     stop_message as (

@@ -224,7 +224,8 @@ describe("the mailbox", () => {
       assert.equal(await stop(ledger.db, run.eventId), "withdrawn");
       assert.equal((await event(run.eventId)).state, "withdrawn");
       assert.deepEqual(await event(other.eventId), { seq: 2, state: "in_turn", run_id: run.runId });
-      assert.equal((await runRow(ledger, run.runId)).status, "queued");
+      const row = await runRow(ledger, run.runId);
+      assert.deepEqual([row.status, row.stop_requested_at], ["queued", null], "their turn is not asked to stop");
       assert.deepEqual(await decisions(run.runId), [{ done: "withdrawn", reason: "OtherTriggers" }]);
     });
 
