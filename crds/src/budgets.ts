@@ -8,7 +8,7 @@ export const budgets = (description: string) =>
     inputTokens: count("Tokens sent to models.").optional(),
     outputTokens: count("Tokens received from models.").optional(),
     toolCalls: int(0, 100_000, "Tool calls.").optional(),
-    wallClock: duration("Time at work; waiting in the queue or for people does not count.").optional(),
+    wallClock: duration(`Time at work; waiting in the queue or for people does not count. ${NOT_YET}`).optional(),
     workspaceSeconds: int(0, 31_536_000, `Seconds with a sandbox. ${NOT_YET}`).optional(),
     maxCostUSD: decimal(1_000_000, `US dollars, where prices are known. ${REFUSED_YET}`).optional(),
   });

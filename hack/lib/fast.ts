@@ -15,6 +15,12 @@ export const fastLayers: readonly Layer[] = [
   { name: "format", run: () => command(`${BIN}/biome`, ["format", "."]) },
   { name: "lint", run: () => command(`${BIN}/oxlint`, ["--deny-warnings"]) },
   { name: "types", run: () => command(`${BIN}/tsc`, ["--noEmit"]) },
-  { name: "generated files", run: () => command(process.execPath, ["crds/src/generate.ts", "--check"]) },
+  {
+    name: "generated files",
+    run: async () => {
+      await command(process.execPath, ["crds/src/generate.ts", "--check"]);
+      await command(process.execPath, ["hack/docs.ts", "--check"]);
+    },
+  },
   { name: "unit", run: () => mocha(UNIT) },
 ];

@@ -13,7 +13,16 @@ const MAY: Record<string, readonly string[]> = {
   models: ["#rules", "#engine/ports.ts", "openai", "zod"],
   tools: ["#rules", "#engine/ports.ts", "#src/failpoints.ts", "zod"],
   kube: ["#rules", "#engine/ports.ts", "@pawl/crds", "@kubernetes/client-node", "undici"],
-  controllers: ["#rules", "#ledger", "#kube", "#engine/canonical.ts", "#engine/ports.ts", "@pawl/crds", "uuid"],
+  controllers: [
+    "#rules",
+    "#ledger",
+    "#kube",
+    "#engine/canonical.ts",
+    "#engine/ports.ts",
+    "#src/clock.ts",
+    "@pawl/crds",
+    "uuid",
+  ],
   observability: ["#engine/deps.ts", "#controllers/config.ts", "pino", "prom-client"],
   cli: ["#rules", "#ledger"],
 };
