@@ -1,6 +1,7 @@
 // Removes what the demo made: a cluster of ours as a whole, in a named one only our releases, namespaces and kinds.
 import { chooseCluster, ensureCluster, removeCluster } from "../cluster/cluster.ts";
 import { CRDS, RELEASE, releases } from "./install.ts";
+import type { Log } from "../lib/say.ts";
 import { Kubectl } from "./kubectl.ts";
 import { DEMO, isOurs, SYSTEM } from "./places.ts";
 import type { Screen } from "./screen.ts";
@@ -16,37 +17,35 @@ export async function down(context: string | undefined, screen: Screen): Promise
     return;
   }
   const kubectl = new Kubectl(await ensureCluster({ context, log: screen.say }));
-  await leave(kubectl, screen);
+  await remove(kubectl, screen.say, SYSTEM, [DEMO]);
   screen.say(`The cluster of context "${choice.context}" stays.`);
 }
 
-/** Takes the demo out of a cluster. */
-export async function leave(kubectl: Kubectl, screen: Screen): Promise<void> {
-  const made = [];
-  for (const name of [SYSTEM, DEMO]) {
-    const namespace = await kubectl.get("namespace", name);
-    if (namespace && isOurs(namespace.metadata["labels"])) made.push(name);
-  }
-  const ours = (await releases(kubectl)).filter((one) => one.namespace === SYSTEM);
-  screen.say(
-    `removing ${[...ours.map(({ name }) => `release ${name}`), ...made.map((name) => `namespace ${name}`)].join(", ") || "nothing: the demo is not here"}`,
-  );
+/** Takes an install out of a cluster: releases, namespaces that were made for it, and the kinds if nobody uses them. */
+export async function remove(kubectl: Kubectl, say: Log, system: string, others: readonly string[]): Promise<void> {
+  const names = [system, ...others];
+  const made = (await kubectl.list("namespaces"))
+    .filter(({ metadata }) => names.includes(metadata.name) && isOurs(metadata["labels"]))
+    .map(({ metadata }) => metadata.name);
+  const ours = (await releases(kubectl)).filter((one) => one.namespace === system);
+  const all = [...ours.map(({ name }) => `release ${name}`), ...made.map((name) => `namespace ${name}`)];
+  say(all.length === 0 ? `nothing to remove: no release is in ${system}` : `removing ${all.join(", ")}`);
   for (const name of [RELEASE, CRDS]) {
     if (ours.some((one) => one.name === name))
-      await kubectl.helm(["uninstall", name, "--namespace", SYSTEM, "--wait", "--timeout", "2m"]);
+      await kubectl.helm(["uninstall", name, "--namespace", system, "--wait", "--timeout", "2m"]);
   }
   if (made.length > 0) await kubectl.run(["delete", "namespace", ...made, "--wait", "--timeout=120s"]);
-  if (ours.some((one) => one.name === CRDS)) await removeKinds(kubectl, screen);
+  if (ours.some((one) => one.name === CRDS)) await removeKinds(kubectl, say);
 }
 
 /** The chart keeps the kinds, because with them go all Agents and Runs of the cluster. */
-async function removeKinds(kubectl: Kubectl, screen: Screen): Promise<void> {
+async function removeKinds(kubectl: Kubectl, say: Log): Promise<void> {
   const asked = await kubectl.try(["get", "agents.pawl.dev,runs.pawl.dev", "-A", "-o", "name"]);
   if (asked.code === 0 && asked.stdout.trim() !== "") {
-    screen.say("The kinds Agent and Run stay: there are objects of theirs in other namespaces.");
+    say("The kinds Agent and Run stay: there are objects of theirs in other namespaces.");
     return;
   }
-  screen.say("removing the kinds Agent and Run, and their admission policies");
+  say("removing the kinds Agent and Run, and their admission policies");
   await kubectl.run(["delete", "crd", "agents.pawl.dev", "runs.pawl.dev", "--ignore-not-found"]);
   const label = ["-l", "app.kubernetes.io/part-of=pawl", "--ignore-not-found"];
   await kubectl.run(["delete", POLICIES.join(","), ...label]);

@@ -5,7 +5,7 @@ import type { Kubectl } from "./kubectl.ts";
 export const SYSTEM = "pawl-system";
 export const DEMO = "pawl-demo";
 
-/** Marks the namespaces that the demo made, so that `down` removes no other. */
+/** Marks the namespaces that the demo (and the end-to-end tests) made, so that no other is removed. */
 export const MARK = { "pawl-demo/made": "true" };
 
 const namespace = (name: string) => ({
@@ -17,17 +17,17 @@ const namespace = (name: string) => ({
 export const isOurs = (labels: unknown): boolean =>
   (labels as Record<string, string> | undefined)?.["pawl-demo/made"] === "true";
 
-/** Both namespaces, with Pod Security restricted enforced. Refuses those that somebody else made. */
-export async function makeNamespaces(kubectl: Kubectl): Promise<void> {
-  for (const name of [SYSTEM, DEMO]) {
-    const there = await kubectl.get("namespace", name);
-    if (there?.status?.["phase"] === "Terminating")
+/** With Pod Security restricted enforced. Refuses those that somebody else made. */
+export async function makeNamespaces(kubectl: Kubectl, names: readonly string[]): Promise<void> {
+  const there = (await kubectl.list("namespaces")).filter(({ metadata }) => names.includes(metadata.name));
+  for (const { metadata, status } of there) {
+    const { name } = metadata;
+    if (status?.["phase"] === "Terminating")
       throw new UserError(`The namespace ${name} is being deleted: run this again when it is gone.`);
-    if (there && !isOurs(there.metadata["labels"])) {
-      throw new UserError(
-        `There is a namespace ${name} that the demo did not make: use another cluster, or delete it if it is not needed.`,
-      );
-    }
+    if (isOurs(metadata["labels"])) continue;
+    throw new UserError(
+      `There is a namespace ${name} that this did not make: use another cluster, or delete it if it is not needed.`,
+    );
   }
-  await kubectl.apply(namespace(SYSTEM), namespace(DEMO));
+  await kubectl.apply(...names.map(namespace));
 }

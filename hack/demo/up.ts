@@ -25,7 +25,7 @@ async function requireRoom(kubectl: Kubectl): Promise<void> {
 async function install(cluster: Cluster, kubectl: Kubectl, screen: Screen, use: string): Promise<void> {
   const images = await ensureImages({ cluster, log: screen.say });
   await requireRoom(kubectl);
-  await makeNamespaces(kubectl);
+  await makeNamespaces(kubectl, [SYSTEM, DEMO]);
   screen.say(`namespaces ${SYSTEM} and ${DEMO}, with Pod Security restricted enforced`);
   const { values, secrets } = modelValues(realModel());
   if (secrets.length > 0) await kubectl.apply(...secrets);
