@@ -1,0 +1,81 @@
+/**
+ * Last in the folder: by now every answer that a guarded statement can give was met by some test of this process.
+ * A new verdict has to be declared here, and then somebody has to meet it.
+ */
+import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
+import { statements } from "#ledger/statement.ts";
+import { met } from "../support/verdicts.ts";
+
+const DECLARED: Readonly<Record<string, string>> = {
+  record_agent: "again changed created same",
+  cross_effect: "crossed ended fenced hold occupied reply_sent stale_input stopping",
+  settle_effect: "already conflict settled",
+  redispatch_effect: "already crossed ended fenced refused too_early",
+  hold_leadership: "held missing standby taken",
+  claim_run: "claimed none",
+  renew_lease: "ended lost renewed",
+  release_lease: "already ended fenced released",
+  ingest_event: "again duplicate folded new_run queued",
+  commit_response: "already committed ended fenced",
+  commit_results: "already committed ended fenced",
+  finish_turn: "again already ended fenced finished",
+  request_stop: "again already cancelled nothing_left stopping withdrawn",
+  withdraw_event: "moved withdrawn",
+};
+
+/** Words of a statement that look like verdicts and are handed to its own later parts only. */
+const INTERNAL: Readonly<Record<string, readonly string[]>> = { withdraw_event: ["ok"] };
+
+describe("the verdicts of guarded statements", () => {
+  before(async () => {
+    for (const file of readdirSync(new URL("../../src/ledger/", import.meta.url))) await import(`#ledger/${file}`);
+  });
+
+  const guarded = () => statements().filter((statement) => statement.guarded);
+
+  it("are declared here, statement by statement", () => {
+    assert.deepEqual(
+      guarded()
+        .map(({ name }) => name)
+        .toSorted((a, b) => a.localeCompare(b)),
+      Object.keys(DECLARED).toSorted((a, b) => a.localeCompare(b)),
+    );
+  });
+
+  it("are those that stand in the text: none is missing here, none is only here", () => {
+    for (const { name, compiled } of guarded()) {
+      // Verdicts are the words of the CASEs that are named so, and of the last select.
+      const parts = [
+        ...compiled.matchAll(/case (?:(?!\bcase\b).)*? end as verdict/g),
+        ...compiled.matchAll(/'([a-z_]+)' as verdict/g),
+        ...compiled.matchAll(/coalesce\(v\.verdict, '[a-z_]+'\) as verdict/g),
+      ].map(([text]) => text);
+      const words = parts.flatMap((part) => [
+        ...[...part.matchAll(/(?:then|else) '([a-z_]+)'/g)].map((match) => match[1] ?? ""),
+        ...[...part.matchAll(/(?:^|, )'([a-z_]+)'\)? as verdict/g)].map((match) => match[1] ?? ""),
+      ]);
+      const found = new Set(words.filter((word) => INTERNAL[name]?.includes(word) !== true));
+      assert.deepEqual([...found].toSorted((a, b) => a.localeCompare(b)).join(" "), DECLARED[name], name);
+    }
+  });
+
+  it("were each met by a test of this folder", function () {
+    const here = new Set(readdirSync(import.meta.dirname).filter((file) => file.endsWith(".test.ts")));
+    let root = this.test?.parent;
+    while (root?.parent !== undefined) root = root.parent;
+    for (const suite of root?.suites ?? []) here.delete(suite.file?.split("/").at(-1) ?? "");
+    // One file alone cannot have met them all; the folder can.
+    if (here.size > 0) this.skip();
+    const missing = Object.entries(DECLARED).flatMap(([name, verdicts]) =>
+      verdicts.split(" ").flatMap((verdict) => (met.get(name)?.has(verdict) === true ? [] : [`${name}: ${verdict}`])),
+    );
+    assert.deepEqual(missing, []);
+    const undeclared = [...met].flatMap(([name, verdicts]) =>
+      [...verdicts].flatMap((verdict) =>
+        DECLARED[name]?.split(" ").includes(verdict) === true ? [] : [`${name}: ${verdict}`],
+      ),
+    );
+    assert.deepEqual(undeclared, []);
+  });
+});
