@@ -1,9 +1,14 @@
 // npm test: everything. Builds what is missing, says how long each layer took; the closing line is the count.
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { startControlPlane } from "./cluster/control-plane.ts";
 import { e2e } from "./e2e.ts";
 import { fastLayers } from "./lib/fast.ts";
 import { type Layer, mocha, runLayers } from "./lib/layers.ts";
 import { logToStderr } from "./lib/say.ts";
+
+/** The oldest version that is supported, where Debian puts it. */
+const OLDEST_POSTGRES = "/usr/lib/postgresql/15/bin";
 
 const layers: readonly Layer[] = [
   ...fastLayers,
@@ -15,6 +20,14 @@ const layers: readonly Layer[] = [
   {
     name: "ledger and engine",
     run: () => mocha(["operator/test/ledger/**/*.test.ts", "operator/test/engine/**/*.test.ts"]),
+  },
+  {
+    name: "ledger on PostgreSQL 15",
+    run: async () => {
+      if (existsSync(join(OLDEST_POSTGRES, "initdb")))
+        await mocha(["operator/test/ledger/**/*.test.ts"], { PAWL_TEST_POSTGRES: OLDEST_POSTGRES });
+      else console.log(`not on this machine (${OLDEST_POSTGRES}): the ledger was tested on the embedded version only`);
+    },
   },
   {
     name: "control plane build",

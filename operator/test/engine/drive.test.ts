@@ -128,7 +128,7 @@ describe("driving a turn", () => {
     assert.equal(tool.sent.length, 1);
     const results = requests[1]?.messages.filter((message) => message.role === "tool") ?? [];
     assert.equal(results.length, 30);
-    assert.ok(results.every((result) => String(result.content).endsWith("created")));
+    assert.ok(results.every((result) => result.content.endsWith("created")));
     assert.equal((await reply(ledger.db, runId)).run.effects.filter((effect) => effect.kind !== "reply").length, 1);
   });
 
@@ -141,7 +141,7 @@ describe("driving a turn", () => {
     );
     await drain(deps);
     const results =
-      requests[1]?.messages.filter((message) => message.role === "tool").map((message) => String(message.content)) ??
+      requests[1]?.messages.filter((message) => message.role === "tool").map((message) => message.content) ??
       [];
     assert.match(results[0] ?? "", /there is no tool "nope"/);
     assert.match(results[1] ?? "", /not valid JSON/);

