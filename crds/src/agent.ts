@@ -301,7 +301,7 @@ export const agentSpec = object(
 export const agentStatus = object("What Pawl knows about the agent. Written by Pawl only.", {
   observedGeneration: count("The metadata.generation that status speaks of.").optional(),
   installation: uuid(
-    "The installation that serves this agent: the UID of its cluster's kube-system namespace.",
+    "The installation that serves this agent, named by its ledger. Two installs in one cluster never serve the same one.",
   ).optional(),
   generationInUse: count("The metadata.generation that new turns run with.").optional(),
   active: count("Turns at work.").optional(),

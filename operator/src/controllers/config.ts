@@ -37,6 +37,8 @@ export type Timing = {
   readonly absenceMs: number;
   /** A leader that is silent for this long is replaced. */
   readonly leaderMs: number;
+  /** Another installation that does not answer for this long does not serve an Agent any more. */
+  readonly takeoverMs: number;
 };
 
 export const TIMING: Timing = {
@@ -46,6 +48,7 @@ export const TIMING: Timing = {
   sweepMs: 300_000,
   absenceMs: 30_000,
   leaderMs: 10_000,
+  takeoverMs: 30_000,
 };
 
 export const TRANSCRIPT_COMMAND = "kubectl exec deploy/pawl-worker -- pawl transcript";

@@ -69,7 +69,7 @@ describe("a status, whatever the ledger holds,", () => {
           facts({
             object: runObject({ input: { text, actor: text.slice(0, 253) } }),
             agent: {
-              installation: "11111111-1111-4111-8111-111111111111",
+              holder: "ours",
               accepted: { status: "False", reason, message: text },
               refsReason: undefined,
               suspended: false,

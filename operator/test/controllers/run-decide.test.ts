@@ -25,15 +25,8 @@ const TABLE: readonly Row[] = [
     says: /no Agent helper.*apply it/,
   },
   {
-    what: "its Agent is served by another installation",
-    facts: agent({ installation: "99999999-9999-4999-8999-999999999999" }),
-    phase: "Queued",
-    conditions: WAITS("OtherInstallation"),
-    says: /another installation/,
-  },
-  {
     what: "nobody has looked at its Agent yet",
-    facts: agent({ installation: undefined, accepted: undefined, stored: null }),
+    facts: agent({ holder: "nobody", accepted: undefined, stored: null }),
     phase: "Queued",
     conditions: WAITS("Pending"),
     says: /being looked at/,
@@ -235,7 +228,7 @@ describe("a Run that is a message", () => {
   });
 
   it("is shown however its Agent stands now", () => {
-    const status = showing(decideRun(facts({ mirror: replied("Done."), agent: undefined, enabled: false })));
+    const status = showing(decideRun(facts({ mirror: replied("Done."), agent: undefined })));
     assert.equal(status.phase, "Succeeded");
   });
 
@@ -281,6 +274,17 @@ describe("a Run that is a message", () => {
     }
     for (const mirror of [working({ stop: true }), working({ replied: true }), replied("Done.")])
       assert.equal(decideRun(facts({ object, mirror })).do, "show");
+  });
+
+  it("is left to the installation that serves its Agent, and to nobody while that is open", () => {
+    const before = showing(decideRun(facts({ mirror: working() })));
+    const object = runObject({}, {}, before);
+    assert.equal(decideRun(facts({ object, agent: anAgent({ holder: "other" }) })).do, "nothing");
+    assert.equal(decideRun(facts({ mirror: working(), agent: anAgent({ holder: "other" }) })).do, "nothing");
+    assert.equal(decideRun(facts({ agent: anAgent({ holder: "other" }) })).do, "nothing");
+    assert.equal(decideRun(facts({ object, agent: anAgent({ holder: "nobody" }) })).do, "nothing");
+    assert.equal(decideRun(facts({ object, agent: undefined })).do, "nothing");
+    assert.equal(decideRun(facts({ agent: undefined, enabled: false })).do, "nothing");
   });
 
   it("is nobody's to write when it is a mirror", () => {

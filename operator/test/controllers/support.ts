@@ -157,7 +157,7 @@ export function shown(mirror: Mirror, changes: Partial<Shown> = {}): Shown {
 
 export function anAgent(changes: Partial<AgentSeen> = {}): AgentSeen {
   return {
-    installation: INSTALL.kubeSystemUid,
+    holder: "ours",
     accepted: { status: "True", reason: "Accepted", message: "accepted" },
     refsReason: "Resolved",
     suspended: false,

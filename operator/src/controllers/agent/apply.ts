@@ -6,12 +6,18 @@ import { recordAgent, suspendAgent } from "#ledger/agents.ts";
 import { listLiveMessagesOfAgent } from "#ledger/mirrors.ts";
 import { requestStop } from "#ledger/turns.ts";
 import { isPawlError } from "#rules/errors.ts";
+import { isEnabled } from "../config.ts";
 import { type Context, OwnWrites } from "../context.ts";
+import { installationId } from "../identity.ts";
 import { changeOf, Pace } from "../status.ts";
-import { type Accepted, accept, agentStatusOf } from "./decide.ts";
+import { type Accepted, accept, agentStatusOf, askingStatusOf } from "./decide.ts";
+import { holderOf, holdOf } from "./hold.ts";
 import { observeAgent, rowsOf } from "./observe.ts";
 
 const MAX_ROUNDS = 4;
+/** An installation that was told that another one serves an Agent asks again after this. */
+const REFUSED_MS = 600_000;
+type Decided = { readonly status?: AgentStatus; readonly outcome?: Outcome };
 const CONTROLLER = { connector: "pawl", extId: "controller" } as const;
 
 export class AgentController {
@@ -23,6 +29,9 @@ export class AgentController {
   readonly #gone = new Set<string>();
   /** Objects whose namespace was asked for by itself, not taken from memory. */
   readonly #seen = new Set<string>();
+  /** When this process asked whether another installation lives, and until when it was answered, by UID. */
+  readonly #asked = new Map<string, number>();
+  readonly #refusedUntil = new Map<string, number>();
 
   /** `wake`: a Run to be looked at, because its message was taken back. */
   constructor(context: Context, wake: (run: string) => void) {
@@ -34,6 +43,8 @@ export class AgentController {
   watchedDelete(key: string, uid: string): void {
     this.#gone.add(key);
     this.#seen.delete(uid);
+    this.#asked.delete(uid);
+    this.#refusedUntil.delete(uid);
   }
 
   async reconcile(key: string, signal?: AbortSignal): Promise<Outcome> {
@@ -45,31 +56,87 @@ export class AgentController {
     }
     this.#gone.delete(key);
     for (let round = 0; round < MAX_ROUNDS && object !== undefined; round += 1) {
-      const status = await this.#decide(object, signal);
-      if (status === undefined) return undefined;
+      const { status, outcome } = await this.#decide(object, signal);
+      if (status === undefined) return outcome;
       const wait = this.#pace.wait(key, changeOf(object["status"] as AgentStatus | undefined, status));
-      if (wait === undefined) return undefined;
+      if (wait === undefined) return outcome;
       if (wait > 0) return { requeueAfterMs: wait };
-      if (await this.#write(key, object, status, signal)) return undefined;
+      if (await this.#write(key, object, status, signal)) return outcome;
       object = await this.#read(key, signal);
     }
     return object === undefined ? undefined : { requeueAfterMs: 1_000 };
   }
 
-  /** Stores an accepted Agent, then says what it is. Undefined: its namespace is gone, and so is it. */
-  async #decide(object: KubeObject, signal: AbortSignal | undefined): Promise<AgentStatus | undefined> {
+  /** What its status should say, or nothing: its namespace is gone and so is it, or another install serves it. */
+  async #decide(object: KubeObject, signal: AbortSignal | undefined): Promise<Decided> {
     const { config, install, now } = this.#context;
     const { name, namespace = "", uid = "" } = object.metadata;
     const fresh = !this.#seen.has(uid);
-    const namespaceUid = await this.#context.namespaces.uid(namespace, {
-      fresh,
-      ...(signal === undefined ? {} : { signal }),
-    });
-    if (namespaceUid === null) return undefined;
+    const options = signal === undefined ? { fresh } : { fresh, signal };
+    const namespaceUid = await this.#context.namespaces.uid(namespace, options);
+    if (namespaceUid === null) return {};
     this.#seen.add(uid);
+    const known = await observeAgent(this.#context, namespaceUid, name);
+    if (!isEnabled(config, namespace) && this.#holder(object) === "other") return {};
+    if (isEnabled(config, namespace)) {
+      const held = this.#hold(object, known !== null);
+      if (held !== undefined) return held;
+    }
     const accepted = accept(object, config);
     if (accepted.accepted) await this.#record(accepted, { namespaceUid, namespace, name });
-    return agentStatusOf(object, accepted, await observeAgent(this.#context, namespaceUid, name), install, now());
+    const facts = accepted.accepted ? await observeAgent(this.#context, namespaceUid, name) : known;
+    return { status: agentStatusOf(object, accepted, facts, install, now()) };
+  }
+
+  #holder(object: KubeObject) {
+    return holderOf(object["status"] as AgentStatus | undefined, installationId(this.#context.install));
+  }
+
+  /** Undefined: it is ours to serve. */
+  #hold(object: KubeObject, known: boolean): Decided | undefined {
+    const { clock, timing, install, log, now } = this.#context;
+    const { uid = "", namespace = "", name } = object.metadata;
+    const status = object["status"] as AgentStatus | undefined;
+    const ours = installationId(install);
+    const asked = this.#asked.get(uid);
+    const hold = holdOf(
+      {
+        status,
+        ours,
+        known,
+        askedForMs: asked === undefined ? null : clock.monotonic() - asked,
+        refused: (this.#refusedUntil.get(uid) ?? 0) > clock.monotonic(),
+      },
+      timing.takeoverMs,
+    );
+    const agent = `${namespace}/${name}`;
+    switch (hold.do) {
+      case "serve":
+        this.#asked.delete(uid);
+        return undefined;
+      case "ask":
+        log.warn({ agent, holder: status?.installation }, "another installation has served this agent; asking");
+        this.#asked.set(uid, clock.monotonic());
+        return { status: askingStatusOf(object, install, now()), outcome: { requeueAfterMs: timing.takeoverMs } };
+      case "wait":
+        // A question of a process before this one: its time begins anew.
+        if (asked === undefined) this.#asked.set(uid, clock.monotonic());
+        return { outcome: { requeueAfterMs: hold.ms } };
+      case "give up":
+        log.error(
+          { agent, holder: status?.installation },
+          "another installation serves this agent; give each its own agentNamespaces",
+        );
+        this.#asked.delete(uid);
+        this.#refusedUntil.set(uid, clock.monotonic() + REFUSED_MS);
+        return { outcome: { requeueAfterMs: REFUSED_MS } };
+      case "leave":
+        this.#asked.delete(uid);
+        return { outcome: { requeueAfterMs: 2 * timing.takeoverMs } };
+      default:
+        hold satisfies never;
+        return undefined;
+    }
   }
 
   async #record(

@@ -16,6 +16,7 @@ import {
 import { canonicalHash } from "#engine/canonical.ts";
 import type { KubeObject } from "#kube/resources.ts";
 import { type ControllerConfig, type Install, isEnabled } from "../config.ts";
+import { installationId } from "../identity.ts";
 import { asStored, hasNul, line, reasonWord } from "../text.ts";
 import { mergedSpec, overCeiling } from "./merge.ts";
 
@@ -160,6 +161,36 @@ export function ready(accepted: Accepted, refs: Verdict<"ResolvedRefs">): Verdic
   return { status: "True", reason: "Ready", message: "messages are answered" };
 }
 
+type Verdicts = Partial<Record<AgentConditionType, Verdict<AgentConditionType>>>;
+
+function withVerdicts(before: AgentStatus, verdicts: Verdicts, generation: number, now: Date) {
+  let conditions = (before.conditions ?? []) as Condition<AgentConditionType>[];
+  for (const [type, verdict] of Object.entries(verdicts) as [AgentConditionType, Verdict<AgentConditionType>][]) {
+    const { status, reason, message } = verdict;
+    conditions = setCondition(
+      conditions,
+      { type, status, reason, message: line(message, MAX_MESSAGE), observedGeneration: generation },
+      now,
+    );
+  }
+  return conditions;
+}
+
+/** The question whether another installation still serves this Agent; see `hold.ts`. */
+export function askingStatusOf(object: KubeObject, install: Install, now: Date): AgentStatus {
+  const before = (object["status"] ?? {}) as AgentStatus;
+  const generation = object.metadata.generation ?? 0;
+  const message = `another installation (${before.installation ?? ""}) has served this Agent; asking whether it still does`;
+  const verdict = { status: "Unknown", reason: "OtherInstallation", message } as const;
+  const verdicts = { Accepted: verdict, Ready: { ...verdict, reason: "NotAccepted" } } as const;
+  return {
+    ...before,
+    observedGeneration: generation,
+    installation: installationId(install),
+    conditions: withVerdicts(before, verdicts, generation, now),
+  };
+}
+
 /** The whole status. What is not known is left as it was. */
 export function agentStatusOf(
   object: KubeObject,
@@ -172,24 +203,16 @@ export function agentStatusOf(
   const generation = object.metadata.generation ?? 0;
   const refs = resolve(accepted, facts);
   const verdicts = { Accepted: accepted.verdict, ResolvedRefs: refs, Ready: ready(accepted, refs) };
-  let conditions = (before.conditions ?? []) as Condition<AgentConditionType>[];
-  for (const [type, verdict] of Object.entries(verdicts) as [AgentConditionType, Verdict<AgentConditionType>][]) {
-    const { status, reason, message } = verdict;
-    conditions = setCondition(
-      conditions,
-      { type, status, reason, message: line(message, MAX_MESSAGE), observedGeneration: generation },
-      now,
-    );
-  }
   const inUse = accepted.accepted ? generation : before.generationInUse;
   const model = accepted.accepted ? accepted.spec.models?.primary?.model : before.model;
   return {
     observedGeneration: generation,
-    installation: install.kubeSystemUid,
+    // Where this install does not serve, it does not claim either: another one may.
+    ...(accepted.verdict.reason === "NamespaceNotEnabled" ? {} : { installation: installationId(install) }),
     ...(inUse === undefined ? {} : { generationInUse: inUse }),
     ...(facts === null ? {} : { active: facts.active, queued: facts.queued }),
     ...(model === undefined ? {} : { model }),
     ...(before.isolation === undefined ? {} : { isolation: before.isolation }),
-    conditions,
+    conditions: withVerdicts(before, verdicts, generation, now),
   };
 }

@@ -17,8 +17,8 @@ import { plain, project } from "./project.ts";
 
 /** The Agent a Run names, as far as admission asks. `undefined`: no such object. */
 export type AgentSeen = {
-  /** The installation that its status names. */
-  readonly installation: string | undefined;
+  /** Whose it is; see `agent/hold.ts`. */
+  readonly holder: "ours" | "nobody" | "other";
   /** Its Accepted condition, if it speaks of the present generation. */
   readonly accepted: { readonly status: string; readonly reason: string; readonly message: string } | undefined;
   /** Its ResolvedRefs reason. */
@@ -91,18 +91,15 @@ const WAITING_FIELDS: readonly string[] = [
 export const statusOf = (object: KubeObject): RunStatus | undefined => object["status"] as RunStatus | undefined;
 
 function checkAgentOf(facts: RunFacts, name: string): Refusal | undefined {
-  const { agent, install } = facts;
+  const { agent } = facts;
   if (agent === undefined) {
     return waits("AgentNotFound", `there is no Agent ${name} in this namespace: apply it and this Run goes on`);
-  }
-  if (agent.installation !== undefined && agent.installation !== install.kubeSystemUid) {
-    return waits("OtherInstallation", `the Agent ${name} is served by another installation; this one is looking at it`);
   }
   const { accepted, stored } = agent;
   if (accepted?.status === "False") {
     return waits("AgentNotAccepted", `Agent ${name}: ${accepted.reason}: ${accepted.message}`);
   }
-  if (accepted?.status !== "True" || agent.installation === undefined || stored === null) {
+  if (accepted?.status !== "True" || agent.holder !== "ours" || stored === null) {
     return waits("Pending", `the Agent ${name} is being looked at`);
   }
   if (agent.suspended || stored.suspended) {
@@ -307,7 +304,11 @@ export function decideRun(facts: RunFacts): RunDecision {
   if ((object["spec"] as RunSpec | undefined)?.mirror !== undefined) {
     return { do: "nothing", why: "a mirror: it is written where its turn began" };
   }
+  if (agent?.holder === "other") return { do: "nothing", why: "another installation serves its Agent" };
   if (mirror !== null) return known(facts, mirror);
+  // While nobody says whose the Agent is, another installation's ledger may know what ours does not.
+  if (wasMessage(before) && agent?.holder !== "ours") return { do: "nothing", why: "nobody serves its Agent" };
+  if (!facts.enabled && agent === undefined) return { do: "nothing", why: "neither it nor an Agent is ours" };
   if (wasMessage(before) && before !== undefined) return { do: "show", status: ledgerLost(facts, before) };
   // Refused for good, or cancelled: said once, and final.
   if (before !== undefined && isFinished(before)) return { do: "show", status: restamped(facts, before) };

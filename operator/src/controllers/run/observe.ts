@@ -5,6 +5,8 @@ import { readAgent } from "#ledger/agents.ts";
 import { readMirror } from "#ledger/mirrors.ts";
 import { isEnabled, TRANSCRIPT_COMMAND } from "../config.ts";
 import type { Context } from "../context.ts";
+import { holderOf } from "../agent/hold.ts";
+import { installationId } from "../identity.ts";
 import { hasNul } from "../text.ts";
 import type { AgentSeen, RunFacts } from "./decide.ts";
 import { idempotencyKey, specHash } from "./key.ts";
@@ -18,7 +20,7 @@ async function seeAgent(context: Context, namespaceUid: string, key: string): Pr
   const accepted = conditions.find(({ type }) => type === "Accepted");
   const stored = await readAgent(context.db, { namespaceUid, name: object.metadata.name });
   return {
-    installation: status.installation,
+    holder: holderOf(status, installationId(context.install)),
     accepted: accepted?.observedGeneration === object.metadata.generation ? accepted : undefined,
     refsReason: conditions.find(({ type }) => type === "ResolvedRefs")?.reason,
     suspended: spec?.suspend === true,
