@@ -39,7 +39,9 @@ export function runJourneys(pawl: () => Pawl): void {
       const run = await pawl().until("cancelled", "Finished");
       assert.equal(statusOf(run).phase, "Cancelled");
       assert.equal(conditionOf(run, "Succeeded")?.status, "False");
-      assert.equal(conditionOf(run, "Succeeded")?.reason, "Cancelled");
+      assert.equal(conditionOf(run, "Succeeded")?.reason, "Withdrawn");
+      // Nothing had been changed outside: the message is taken back as if it had not been sent.
+      assert.equal(statusOf(run).boundary?.state, "Buffering");
     });
 
     it("that is deleted makes way for the next of its conversation", async () => {

@@ -1,6 +1,6 @@
 // Kills the worker as a crash would: SIGKILL to its process, no warning, no last words.
 import { UserError } from "../lib/say.ts";
-import type { Kubectl } from "./kubectl.ts";
+import type { Kubectl, KubeObject } from "./kubectl.ts";
 
 /** Runs in the pod, where the chart's shareProcessNamespace makes the process one that may be killed. */
 const PROGRAM = `
@@ -16,12 +16,15 @@ export async function killRole(
   namespace: string,
   role: "worker" | "controller",
 ): Promise<{ pod: string; pid: string }> {
-  const selector = `app.kubernetes.io/component=${role}`;
-  const pods = ["get", "pods", "-n", namespace, "-l", selector, "--field-selector=status.phase=Running", "-o", "name"];
-  const pod = (await kubectl.run(pods)).trim().split("\n")[0] ?? "";
+  const selector = ["-l", `app.kubernetes.io/component=${role}`, "--field-selector=status.phase=Running"];
+  const { items } = JSON.parse(await kubectl.run(["get", "pods", "-n", namespace, ...selector, "-o", "json"])) as {
+    items: KubeObject[];
+  };
+  // One that is on its way out would die unnoticed.
+  const pod = items.find(({ metadata }) => metadata["deletionTimestamp"] === undefined)?.metadata.name ?? "";
   if (pod === "") throw new UserError(`No ${role} runs in ${namespace}: kubectl get pods -n ${namespace}`);
   const node = ["node", "--eval", PROGRAM, "--", role];
   const pid = (await kubectl.run(["exec", "-n", namespace, pod, "-c", "pawl", "--", ...node])).trim();
   if (pid === "") throw new UserError(`The process of ${pod} was not found in it.`);
-  return { pod: pod.replace(/^pod\//, ""), pid };
+  return { pod, pid };
 }

@@ -68,6 +68,10 @@ function sentence(
 ): { now: string; plain: string } {
   const seconds = (value: number) => `${Math.max(value, 0).toFixed(0)} s`;
   const open = effect?.settle ?? 0;
+  if (present === token && lease !== null && lease <= 0) {
+    const plain = "the lease has lapsed; waits for a worker to take the run over";
+    return { now: plain, plain };
+  }
   if (present === token && lease !== null) {
     const plain = `waits for the dead worker's lease (${owner ?? "?"}) to lapse`;
     return { now: `${plain}: ${seconds(lease)}; the write is settled in ${seconds(open)}`, plain };
@@ -125,8 +129,19 @@ export function verdict(log: readonly WorldEntry[]): string {
   return "two requests, one key, one write";
 }
 
+/** Kubernetes makes a container that has died before wait longer each time: a demo that is repeated starts afresh. */
+async function freshWorker(kubectl: Kubectl): Promise<void> {
+  const selector = ["-l", "app.kubernetes.io/component=worker"];
+  const path = "jsonpath={.items[*].status.containerStatuses[*].restartCount}";
+  const restarts = (await kubectl.run(["get", "pods", "-n", SYSTEM, ...selector, "-o", path])).trim();
+  if (restarts.split(" ").every((count) => count === "0")) return;
+  await kubectl.run(["rollout", "restart", "-n", SYSTEM, "deploy/pawl-worker"]);
+  await kubectl.run(["rollout", "status", "-n", SYSTEM, "deploy/pawl-worker", "--timeout=120s"]);
+}
+
 export async function killedRun(kubectl: Kubectl, screen: Screen, use: string): Promise<string> {
   const name = `order-${use}`;
+  await freshWorker(kubectl);
   await kubectl.apply(agent);
   await awaitAgent(kubectl, AGENT);
   const before = (await worldLog(kubectl)).length;

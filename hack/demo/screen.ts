@@ -2,6 +2,7 @@
 const BOLD = "\x1b[1m";
 const DIM = "\x1b[2m";
 const OFF = "\x1b[0m";
+const STAMP_WIDTH = 7;
 
 export class Screen {
   readonly #started = performance.now();
@@ -14,7 +15,7 @@ export class Screen {
   }
 
   #stamp(): string {
-    const text = `${this.seconds.toFixed(1).padStart(6)}s `;
+    const text = `${this.seconds.toFixed(1).padStart(STAMP_WIDTH - 1)}s`;
     return this.#terminal ? `${DIM}${text}${OFF}` : text;
   }
 
@@ -24,7 +25,7 @@ export class Screen {
   }
 
   /** A line of progress. */
-  readonly say = (line: string): void => this.#write(`${this.#stamp()} ${line}`);
+  readonly say = (line: string): void => this.#write(`${this.#stamp()}  ${line}`);
 
   /** A part of the demo begins. */
   title(text: string): void {
@@ -39,13 +40,13 @@ export class Screen {
   /** The line that changes; without a terminal it is printed when `plain` says something new. */
   status(text: string, plain: string | null = null): void {
     if (this.#terminal) {
-      const line = `${this.#stamp()} ${text}`;
-      const width = (process.stdout.columns ?? 120) + BOLD.length + OFF.length;
-      this.#status = line.slice(0, width);
+      // One line: a longer one would wrap, and only its last part could be taken back. 0: a terminal that does not say.
+      const room = (process.stdout.columns || 100) - STAMP_WIDTH - 3;
+      this.#status = `${this.#stamp()}  ${text.slice(0, room)}`;
       process.stdout.write(`\r\x1b[2K${this.#status}`);
     } else if (plain !== null && plain !== this.#status) {
       this.#status = plain;
-      this.#write(`${this.#stamp()} ${plain}`);
+      this.#write(`${this.#stamp()}  ${plain}`);
     }
   }
 
