@@ -1,12 +1,14 @@
 import assert from "node:assert/strict";
+import { type AddressInfo, connect, createServer } from "node:net";
 import { v7 as uuidv7 } from "uuid";
 import type { RunStatus } from "@pawl/crds";
+import { startControllers } from "#controllers/start.ts";
 import { RUNS } from "#kube/resources.ts";
 import { Database } from "#ledger/database.ts";
 import { adoptLedger, claimLedger } from "#ledger/installation.ts";
 import { listLiveAppliedKeys } from "#ledger/mirrors.ts";
 import { eventually } from "./support/cluster.ts";
-import { conditionOf, Controlled, isFinished, tap } from "./support/controlled.ts";
+import { conditionOf, Controlled, isFinished, type Logged, recordingLog, tap } from "./support/controlled.ts";
 
 /** What must be equal whatever happened on the way: not times, ids and versions. */
 const endState = (status: RunStatus) => ({
@@ -339,6 +341,59 @@ describe("controllers that are cut, doubled or restored", function () {
     await cut();
     await world.shows("one", "answered", isFinished);
     assert.equal(await world.messages(), 1);
+  });
+
+  it("wait at their start for a database that is not there yet, saying so once", async () => {
+    let there = false;
+    const door = createServer((socket) => {
+      if (!there) return void socket.destroy();
+      const inner = connect(world.postgres.port, "127.0.0.1");
+      socket.on("error", () => inner.destroy());
+      inner.on("error", () => socket.destroy());
+      socket.pipe(inner).pipe(socket);
+    });
+    await new Promise<void>((resolve) => door.listen(0, "127.0.0.1", resolve));
+    const url = new URL(world.url);
+    url.port = String((door.address() as AddressInfo).port);
+    const db = new Database({ url: url.href });
+    const lines: Logged[] = [];
+    const stop = new AbortController();
+    const starting = startControllers({
+      kube: world.cluster.admin,
+      db,
+      config: world.config(),
+      log: recordingLog(lines),
+      signal: stop.signal,
+    });
+    await eventually("it to be said", async () => lines.find(({ level }) => level === "warn"));
+    there = true;
+    const controllers = await starting;
+    await eventually("it to be ready", async () => (controllers.ready() ? true : undefined));
+    assert.deepEqual(
+      lines.filter(({ message }) => message.includes("away") || message.includes("back")).map(({ level }) => level),
+      ["warn", "info"],
+    );
+    stop.abort();
+    await controllers.stopped;
+    await db.close();
+    await new Promise((resolve) => door.close(resolve));
+  });
+
+  it("end at once when told to while they wait", async () => {
+    const nowhere = new Database({ url: "postgres://nobody@127.0.0.1:1/none" });
+    const stop = new AbortController();
+    const starting = startControllers({
+      kube: world.cluster.admin,
+      db: nowhere,
+      config: world.config(),
+      log: recordingLog([]),
+      signal: stop.signal,
+    });
+    stop.abort();
+    const controllers = await starting;
+    assert.equal(controllers.ready(), false);
+    await controllers.stopped;
+    await nowhere.close();
   });
 
   it("notice a Run that went while nobody watched", async () => {
