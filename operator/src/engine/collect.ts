@@ -8,7 +8,10 @@ import { type Crossed, redispatchEffect, settleEffect } from "#ledger/effects.ts
 import { readEffects, type RecordedEffect } from "#ledger/reads.ts";
 import { type CallResult, commitResults } from "#ledger/steps.ts";
 import { EFFECTS, type EffectKind } from "#rules/effects.ts";
+import { PawlError } from "#rules/errors.ts";
 import { MAX_EFFECT_ATTEMPTS, settling } from "#rules/journal.ts";
+import { MAX_RESULT } from "#rules/limits.ts";
+import { bounded } from "#rules/text.ts";
 import type { EngineDeps } from "./deps.ts";
 import { type Crossing, cross, type Dispatch, prepareCrossing, send, settle } from "./dispatch.ts";
 import type { Tool, ToolOutcome } from "./ports.ts";
@@ -19,7 +22,11 @@ export const MAX_HOLD_MS = 1_500;
 const HOLD_LOOK_MS = 250;
 
 const crosses = (call: TurnCall): boolean => EFFECTS[call.kind as EffectKind]?.crosses ?? true;
-const done = (call: TurnCall, result: string): CallResult => ({ id: call.id, outcome: "real", result });
+const done = (call: TurnCall, result: string): CallResult => ({
+  id: call.id,
+  outcome: "real",
+  result: bounded(result, MAX_RESULT),
+});
 
 export const NOT_RUN = {
   stopped: "Not run: a person asked to stop.",
@@ -29,8 +36,11 @@ export const NOT_RUN = {
   gone: "Not run: this tool is no longer offered.",
 } as const;
 
-export const unknownText = (observation: string | null): string =>
-  `Outcome unknown: the write may or may not have taken place${observation === null ? "" : ` (${observation})`}. It was not sent again. Look before you try anything like it, and say so if you cannot find out.`;
+export function unknownText(effect: Pick<RecordedEffect, "attempt" | "observation">): string {
+  const sends = effect.attempt > 1 ? `It was sent ${effect.attempt} times under one key.` : "It was not sent again.";
+  const seen = effect.observation === null ? "" : `\nWhat was seen of it: ${effect.observation}`;
+  return `Outcome unknown: the write may or may not have taken place. ${sends} Look before you try anything like it, and say so if you cannot find out.${seen}`;
+}
 
 class Collector {
   readonly deps: EngineDeps;
@@ -58,7 +68,11 @@ class Collector {
     const known = this.turn.effects.find((effect) => effect.callId === call.id);
     const tool = this.deps.tools.get(call.tool);
     if (known !== undefined) return this.known(call, tool, known);
+    // What crossed is sent, whatever has come since: it is within its time, and a person can only be told of facts.
+    const { crossed } = this.turn;
+    if (crossed?.callId === call.id && tool !== undefined) return this.sent(call, tool, crossed.crossing.dispatch);
     if (this.stopping()) return { id: call.id, outcome: "cancelled", result: NOT_RUN.stopped };
+    if (this.shutdown.aborted) throw new Left("shutdown");
     if (tool === undefined) return { id: call.id, outcome: "rejected", result: NOT_RUN.gone };
     return crosses(call) ? this.effectful(call, tool) : this.pure(call, tool);
   }
@@ -81,9 +95,6 @@ class Collector {
   }
 
   async effectful(call: TurnCall, tool: Tool): Promise<CallResult> {
-    const shared = this.turn.crossed?.callId === call.id ? this.turn.crossed.crossing : undefined;
-    this.turn.crossed = undefined;
-    if (shared !== undefined) return this.sent(call, tool, shared.dispatch);
     let busy = 0;
     for (let held = 0; ; ) {
       const crossing = prepareCrossing(this.deps, this.turn.ids, call, tool, this.turn.agent.effects);
@@ -97,11 +108,11 @@ class Collector {
         case "busy":
           // Its sender may be alive until settle_at; once that has passed it is like any other unknown one.
           busy += 1;
-          if (busy > 1) return { id: call.id, outcome: "rejected", result: NOT_RUN.ambiguous };
+          if (busy > 1) return { id: call.id, outcome: "skipped", result: NOT_RUN.ambiguous };
           await this.wait(crossed.waitMs);
           continue;
         case "ambiguous":
-          return { id: call.id, outcome: "rejected", result: NOT_RUN.ambiguous };
+          return { id: call.id, outcome: "skipped", result: NOT_RUN.ambiguous };
         case "stopping":
           this.turn.stop = true;
           return { id: call.id, outcome: "cancelled", result: NOT_RUN.stopped };
@@ -121,19 +132,26 @@ class Collector {
   }
 
   async sent(call: TurnCall, tool: Tool, dispatch: Dispatch): Promise<CallResult> {
+    this.turn.crossed = undefined;
     const outcome = await send(this.deps, call, tool, dispatch, this.turn.agent.effects);
     this.prior = { dispatch, outcome };
     if (outcome.kind !== "unknown") return done(call, outcome.observation);
     await this.flush();
-    const [effect] = (await readEffects(this.deps.db, this.turn.run.id)).filter((row) => row.id === dispatch.effectId);
-    if (effect === undefined) throw new Left("the effect's row is gone");
-    return this.known(call, tool, effect);
+    return this.known(call, tool, await this.read(dispatch.effectId));
+  }
+
+  async read(effectId: string): Promise<RecordedEffect> {
+    const effect = (await readEffects(this.deps.db, this.turn.run.id)).find((row) => row.id === effectId);
+    if (effect === undefined) throw new PawlError("invariant", "EffectGone", `the row of effect ${effectId} is gone`);
+    return effect;
   }
 
   /** An effect that has left, here or in the hands of a worker that died: wait, send again under its key, or give up. */
   async known(call: TurnCall, tool: Tool | undefined, effect: RecordedEffect): Promise<CallResult> {
-    for (let current = effect; ; ) {
-      const decision = settling({ ...current, keyed: current.keyed && tool !== undefined, stopping: this.stopping() });
+    let refused = false;
+    for (let current = effect; ; current = await this.read(effect.id)) {
+      const stopping = this.stopping() || refused;
+      const decision = settling({ ...current, keyed: current.keyed && tool !== undefined, stopping });
       switch (decision.kind) {
         case "done":
           return done(call, current.observation ?? "");
@@ -141,16 +159,14 @@ class Collector {
           await this.wait(decision.ms);
           break;
         case "send_again":
-          if (tool !== undefined) await this.sendAgain(call, tool, current);
+          if (this.shutdown.aborted) throw new Left("shutdown");
+          if (tool !== undefined) refused = !(await this.sendAgain(call, tool, current));
           break;
         case "give_up": {
           if (current.state === "dispatched" && !(await this.declareUnknown(current))) break;
-          return { id: call.id, outcome: "unknown", result: unknownText(current.observation) };
+          return { id: call.id, outcome: "unknown", result: bounded(unknownText(current), MAX_RESULT) };
         }
       }
-      const fresh = (await readEffects(this.deps.db, this.turn.run.id)).find((row) => row.id === current.id);
-      if (fresh === undefined) throw new Left("the effect's row is gone");
-      current = fresh;
     }
   }
 
@@ -161,13 +177,14 @@ class Collector {
       nonce: effect.nonce,
       state: "unknown",
       receipt: null,
-      observation: "its worker died before an answer was recorded",
+      observation: "The worker that sent it recorded no answer.",
       resolvedBy: "takeover",
     });
     return settled !== "conflict";
   }
 
-  async sendAgain(call: TurnCall, tool: Tool, effect: RecordedEffect): Promise<void> {
+  /** False: the ledger lets it not be sent again (a stop that this worker has not heard of yet, or it is settled). */
+  async sendAgain(call: TurnCall, tool: Tool, effect: RecordedEffect): Promise<boolean> {
     const { sendMs, settleSlackMs } = this.deps.settings;
     const dispatch: Dispatch = {
       effectId: effect.id,
@@ -187,13 +204,16 @@ class Collector {
     switch (answer.kind) {
       case "crossed":
       case "already":
-        await settle(this.deps.db, dispatch, await send(this.deps, call, tool, dispatch, this.turn.agent.effects));
-        return;
+        {
+          const outcome = await send(this.deps, call, tool, dispatch, this.turn.agent.effects);
+          await settle(this.deps.db, dispatch, outcome, answer.attempt);
+        }
+        return true;
       case "too_early":
-        return this.wait(answer.waitMs);
+        await this.wait(answer.waitMs);
+        return true;
       case "refused":
-        this.turn.stop ||= this.turn.lease.stopRequested.signal.aborted;
-        return;
+        return false;
       case "fenced":
       case "ended":
         throw new Left(answer.kind);

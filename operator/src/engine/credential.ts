@@ -4,7 +4,10 @@ import type { ModelEndpoint } from "./ports.ts";
 
 export type ModelCredential =
   | { readonly kind: "ready"; readonly apiKey: string | undefined }
-  | { readonly kind: "waiting"; readonly reason: string; readonly message: string };
+  /** A person can mend it while the run waits. */
+  | { readonly kind: "waiting"; readonly reason: string; readonly message: string }
+  /** Only another Agent spec can mend it. */
+  | { readonly kind: "broken"; readonly reason: string; readonly message: string };
 
 export async function credentialFor(
   deps: Pick<EngineDeps, "credentials" | "settings">,
@@ -18,7 +21,7 @@ export async function credentialFor(
   }
   if (!URL.canParse(endpoint.baseURL)) {
     return {
-      kind: "waiting",
+      kind: "broken",
       reason: "ModelURLInvalid",
       message: `models.primary.baseURL is no URL: ${endpoint.baseURL}`,
     };

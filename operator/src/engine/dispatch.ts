@@ -7,6 +7,9 @@ import type { Runner } from "#ledger/database.ts";
 import { crossEffect, type Crossed, type CrossRequest, settleEffect, type Settlement } from "#ledger/effects.ts";
 import type { CallRow } from "#ledger/steps.ts";
 import { JOURNALED, type JournaledKind } from "#rules/effects.ts";
+import { stateAfter } from "#rules/journal.ts";
+import { MAX_RESULT } from "#rules/limits.ts";
+import { bounded } from "#rules/text.ts";
 import type { EngineDeps } from "./deps.ts";
 import type { EffectDeclaration, Tool, ToolOutcome } from "./ports.ts";
 import { declaration } from "./response.ts";
@@ -96,16 +99,20 @@ export async function send(
   return outcome;
 }
 
-export function settlement(dispatch: Pick<Dispatch, "effectId" | "nonce">, outcome: ToolOutcome): Settlement {
+type Sender = Pick<Dispatch, "effectId" | "nonce">;
+
+/** `attempt`: which send of this effect the outcome speaks of. */
+export function settlement(dispatch: Sender, outcome: ToolOutcome, attempt = 1): Settlement {
+  const state = stateAfter(outcome.kind, attempt);
   return {
     effectId: dispatch.effectId,
     nonce: dispatch.nonce,
-    state: outcome.kind,
+    state,
     receipt: outcome.kind === "confirmed" ? outcome.receipt : null,
-    observation: outcome.observation,
+    observation: bounded(outcome.observation, MAX_RESULT),
   };
 }
 
-export function settle(db: Runner, dispatch: Pick<Dispatch, "effectId" | "nonce">, outcome: ToolOutcome) {
-  return settleEffect(db, settlement(dispatch, outcome));
+export function settle(db: Runner, dispatch: Sender, outcome: ToolOutcome, attempt = 1) {
+  return settleEffect(db, settlement(dispatch, outcome, attempt));
 }

@@ -1,6 +1,6 @@
 /**
- * Holding a lease: renewed in the background, given up by the holder itself when the ledger cannot be reached for the
- * lease's length (its rows may be somebody else's by then). What a renewal brings back is a signal.
+ * Holding a lease: renewed in the background, given up by the holder itself when the ledger has not confirmed it for
+ * the lease's length (its rows may be somebody else's by then). What a renewal brings back is a signal.
  */
 import { renewLease } from "#ledger/leases.ts";
 import type { EngineDeps } from "./deps.ts";
@@ -12,53 +12,67 @@ export class HeldLease {
   readonly lost = new AbortController();
   /** Aborts when a person asked for the end: model calls and cancellable tools stop at once. */
   readonly stopRequested = new AbortController();
-  #timer: NodeJS.Timeout | undefined;
-  #lastProof: number;
-  #deps: EngineDeps;
-  #renewing: Promise<void> = Promise.resolve();
+  readonly #deps: EngineDeps;
+  #ticks: NodeJS.Timeout | undefined;
+  #deadline: NodeJS.Timeout | undefined;
+  /** Monotonic; when the request left whose answer proved the lease. The ledger's own count began later. */
+  #proof: number;
+  #over = false;
 
-  constructor(deps: EngineDeps, runId: string, token: number) {
+  /** `askedAt`: monotonic milliseconds before the claim was sent. */
+  constructor(deps: EngineDeps, runId: string, token: number, askedAt: number) {
     this.#deps = deps;
     this.runId = runId;
     this.token = token;
-    this.#lastProof = deps.clock.monotonic();
-    this.#timer = setInterval(() => {
-      this.#renewing = this.#renew();
-    }, deps.settings.renewMs);
+    this.#proof = askedAt;
+    // Renewals overlap on purpose: one that hangs in a dead connection must not keep the next from another one.
+    this.#ticks = setInterval(() => void this.#renew(), deps.settings.renewMs);
+    this.#watch();
+    if (deps.clock.monotonic() - askedAt > deps.settings.renewMs) void this.#renew();
   }
 
   noteStop(stop: boolean): void {
     if (stop && !this.stopRequested.signal.aborted) this.stopRequested.abort();
   }
 
-  /** After this no renewal is on its way. */
-  async release(): Promise<void> {
-    clearInterval(this.#timer);
-    await this.#renewing;
+  /**
+   * No more renewals, and no more signals: what the holder writes next ends the lease. A renewal that is on its way
+   * then finds the lease given back, and changes nothing.
+   */
+  letGo(): void {
+    this.#over = true;
+    clearInterval(this.#ticks);
+    clearTimeout(this.#deadline);
+  }
+
+  #watch(): void {
+    clearTimeout(this.#deadline);
+    const left = this.#proof + this.#deps.settings.leaseMs - this.#deps.clock.monotonic();
+    this.#deadline = setTimeout(() => this.#lose("the ledger did not confirm it in time"), Math.max(0, left));
   }
 
   async #renew(): Promise<void> {
+    if (this.#over) return;
     const sent = this.#deps.clock.monotonic();
-    if (sent - this.#lastProof > this.#deps.settings.leaseMs)
-      this.#lose("the ledger was out of reach for a whole lease");
-    if (this.lost.signal.aborted) return;
     try {
       const renewal = await renewLease(this.#deps.db, this.runId, this.token, this.#deps.settings.leaseMs);
-      if (renewal.kind === "renewed") {
-        this.#lastProof = sent;
-        this.noteStop(renewal.stop);
-      } else {
-        this.#lose(renewal.kind === "ended" ? "the run ended" : "another worker holds it");
+      if (this.#over) return;
+      if (renewal.kind !== "renewed") {
+        return this.#lose(renewal.kind === "ended" ? "the run ended" : "another worker may hold it");
       }
+      this.#proof = Math.max(this.#proof, sent);
+      this.#watch();
+      this.noteStop(renewal.stop);
     } catch (error) {
+      if (this.#over) return;
       this.#deps.log.warn({ run: this.runId, error: (error as Error).message }, "a lease could not be renewed");
     }
   }
 
   #lose(why: string): void {
-    if (this.lost.signal.aborted) return;
+    if (this.#over) return;
     this.#deps.log.warn({ run: this.runId, why }, "lease lost");
-    clearInterval(this.#timer);
+    this.letGo();
     this.lost.abort();
   }
 }

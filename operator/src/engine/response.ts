@@ -4,18 +4,65 @@
  * limit runs none of its calls; arguments are never repaired.
  */
 import type { CallRow } from "#ledger/steps.ts";
-import { EFFECTS, effectKind, type EffectKind } from "#rules/effects.ts";
-import { MAX_CALLS_PER_RESPONSE } from "#rules/limits.ts";
+import { EFFECTS, type EffectKind } from "#rules/effects.ts";
+import {
+  MAX_ARGUMENTS,
+  MAX_CALLS_PER_RESPONSE,
+  MAX_NAME,
+  MAX_REJECTED_ARGUMENTS,
+  MAX_RESPONSE_TEXT,
+  MAX_RESULT,
+} from "#rules/limits.ts";
+import { bounded, head, storable } from "#rules/text.ts";
 import { callName } from "#rules/transcript.ts";
+import { boundedTarget, readArguments } from "./arguments.ts";
 import { canonicalHash } from "./canonical.ts";
-import type { EffectDeclaration, ModelCall, ModelOutcome, Tool } from "./ports.ts";
+import type { EffectDeclaration, ModelCall, ModelOutcome, ModelUsage, Tool } from "./ports.ts";
 
 export type Response = Extract<ModelOutcome, { kind: "response" }>;
+/** A response as it may be stored. `asked`: how many calls there were before the rest was dropped. */
+export type Taken = Response & { readonly asked: number };
 export type CallContext = {
   readonly tools: ReadonlyMap<string, Tool>;
   readonly effects: readonly EffectDeclaration[];
   readonly newId: () => string;
+  /** Calls that the run's budget still has room for. */
+  readonly room: number;
 };
+
+const count = (tokens: number): number =>
+  Number.isFinite(tokens) ? Math.min(Math.max(0, Math.trunc(tokens)), 2 ** 31 - 1) : 0;
+
+const usageOf = (usage: ModelUsage | null): ModelUsage | null =>
+  usage === null ? null : { inputTokens: count(usage.inputTokens), outputTokens: count(usage.outputTokens) };
+
+/**
+ * What a model says is bounded and storable before anything is made of it, so that a run that goes on in memory and
+ * one that is read back build the same request. Of too many calls one is kept to say so: it answers for the rest.
+ */
+export function takeIn(response: Response): Taken {
+  return {
+    ...response,
+    text: response.text === null ? null : bounded(response.text, MAX_RESPONSE_TEXT),
+    calls: response.calls.slice(0, MAX_CALLS_PER_RESPONSE + 1).map((call) => ({
+      providerId: head(storable(call.providerId), MAX_NAME),
+      name: head(storable(call.name), MAX_NAME),
+      argumentsText: storable(call.argumentsText),
+    })),
+    asked: response.calls.length,
+    usage: usageOf(response.usage),
+    finishReason: response.finishReason === null ? null : head(storable(response.finishReason), MAX_NAME),
+  };
+}
+
+/** What a step keeps of a call: arguments that were too long to be looked at are not stored whole either. */
+export const storedCall = (call: ModelCall): { name: string; argumentsText: string } => ({
+  name: call.name,
+  argumentsText:
+    call.argumentsText.length > MAX_ARGUMENTS
+      ? bounded(call.argumentsText, MAX_REJECTED_ARGUMENTS)
+      : call.argumentsText,
+});
 
 type Judged = { tool: Tool; args: Readonly<Record<string, unknown>>; kind: EffectKind } | { refusal: string };
 
@@ -23,17 +70,19 @@ type Judged = { tool: Tool; args: Readonly<Record<string, unknown>>; kind: Effec
 export const declaration = (effects: readonly EffectDeclaration[], tool: string): EffectDeclaration | undefined =>
   effects.find((effect) => effect.tool === tool);
 
-/** The platform team's written word wins over the tool's own; an unknown word is a change. */
+/** The platform team's written word wins over the tool's own, but it has two words only: nothing internal, no reply. */
 function kindOf(tool: Tool, args: Readonly<Record<string, unknown>>, context: CallContext): EffectKind {
   const declared = declaration(context.effects, tool.name)?.effect;
-  const own = tool.effect(args);
-  if (declared === undefined) return own;
-  const kind = effectKind(declared);
-  // Lowering to an internal class is impossible from outside.
-  return EFFECTS[kind].class === "internal_durable" ? own : kind;
+  return declared === "tool.query" || declared === "tool.effect" ? declared : tool.effect(args);
 }
 
-function judge(call: ModelCall, response: Response, context: CallContext): Judged {
+function judge(call: ModelCall, idx: number, response: Taken, context: CallContext): Judged {
+  if (idx >= MAX_CALLS_PER_RESPONSE) {
+    return {
+      refusal: `Not run: one response may ask for ${MAX_CALLS_PER_RESPONSE} calls at most, this one asked for ${response.asked}. Calls from number ${idx + 1} on were dropped.`,
+    };
+  }
+  if (idx >= context.room) return { refusal: "Not run: this run has used up the tool calls that it is allowed." };
   if (response.truncated) {
     return {
       refusal:
@@ -47,24 +96,20 @@ function judge(call: ModelCall, response: Response, context: CallContext): Judge
       refusal: `Not run: there is no tool "${callName(call.name)}". ${known === "" ? "You have no tools." : `You have: ${known}.`}`,
     };
   }
-  let args: unknown;
-  try {
-    args = call.argumentsText.trim() === "" ? {} : JSON.parse(call.argumentsText);
-  } catch {
-    return { refusal: "Not run: the arguments are not valid JSON. Send the call again with complete arguments." };
-  }
-  const parsed = tool.parse(args);
-  if (!parsed.ok) return { refusal: `Not run: ${parsed.message}` };
+  const args = readArguments(call.argumentsText);
+  if (!args.ok) return { refusal: args.refusal };
+  const parsed = tool.parse(args.value);
+  if (!parsed.ok) return { refusal: bounded(`Not run: ${parsed.message}`, MAX_RESULT) };
   return { tool, args: parsed.value, kind: kindOf(tool, parsed.value, context) };
 }
 
 function rejected(call: ModelCall, idx: number, refusal: string, newId: () => string): CallRow {
-  const args = { text: call.argumentsText.slice(0, 2_000) };
+  const args = { text: bounded(call.argumentsText, MAX_REJECTED_ARGUMENTS) };
   return {
     id: newId(),
     idx,
     providerId: call.providerId === "" ? null : call.providerId,
-    tool: call.name.slice(0, 128),
+    tool: call.name,
     class: "effectful",
     kind: "tool.effect",
     args,
@@ -93,39 +138,50 @@ function accepted(
     kind: judged.kind,
     args: judged.args,
     argsHash: canonicalHash({ tool: judged.tool.name, args: judged.args }),
-    target: changes ? judged.tool.target(judged.args) : null,
+    target: changes ? boundedTarget(judged.tool.target(judged.args)) : null,
     outcome: null,
     result: null,
   };
 }
 
+/** A tool that cannot cope with arguments that it let through is a bug of ours; the run goes on without that call. */
+function rowOf(call: ModelCall, idx: number, response: Taken, context: CallContext): { row: CallRow; tool?: Tool } {
+  try {
+    const judged = judge(call, idx, response, context);
+    if ("refusal" in judged) return { row: rejected(call, idx, judged.refusal, context.newId) };
+    return { row: accepted(call, idx, judged, context.newId), tool: judged.tool };
+  } catch {
+    const refusal = `Not run: ${callName(call.name)} could not make anything of these arguments.`;
+    return { row: rejected(call, idx, refusal, context.newId) };
+  }
+}
+
+/** An answer that was cut is still the answer, and says so. */
+const CUT = "\n\n[This answer was cut at the model's output limit.]";
+
 /** Rows in order; the quick prefix already has its results. A text without calls is the call `reply`. */
-export async function planCalls(response: Response, context: CallContext): Promise<CallRow[]> {
+export async function planCalls(response: Taken, context: CallContext): Promise<CallRow[]> {
   const rows: CallRow[] = [];
   let prefix = true;
   for (const [idx, call] of response.calls.entries()) {
-    const judged: Judged =
-      idx < MAX_CALLS_PER_RESPONSE
-        ? judge(call, response, context)
-        : { refusal: `Not run: one response may ask for ${MAX_CALLS_PER_RESPONSE} calls at most.` };
-    if ("refusal" in judged) {
-      rows.push(rejected(call, idx, judged.refusal, context.newId));
+    const { row, tool } = rowOf(call, idx, response, context);
+    if (tool === undefined) {
+      rows.push(row);
       continue;
     }
-    const row = accepted(call, idx, judged, context.newId);
-    prefix &&= judged.tool.quick && row.class === "pure";
+    prefix &&= tool.quick && row.class === "pure";
     if (!prefix) {
       rows.push(row);
       continue;
     }
-    const outcome = await judged.tool.execute(judged.args, {
+    const outcome = await tool.execute(row.args as Readonly<Record<string, unknown>>, {
       signal: new AbortController().signal,
-      timeLimitMs: judged.tool.timeLimitMs,
+      timeLimitMs: tool.timeLimitMs,
     });
-    rows.push({ ...row, outcome: "real", result: outcome.observation });
+    rows.push({ ...row, outcome: "real", result: bounded(outcome.observation, MAX_RESULT) });
   }
   if (rows.length === 0 && response.text !== null && response.text.trim() !== "")
-    rows.push(replyCall(response.text, context.newId));
+    rows.push(replyCall(response.truncated ? `${response.text}${CUT}` : response.text, context.newId));
   return rows;
 }
 

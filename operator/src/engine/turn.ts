@@ -8,7 +8,7 @@ import type { Crossing } from "./dispatch.ts";
 import type { HeldLease } from "./lease.ts";
 import type { Tool } from "./ports.ts";
 
-/** The worker has nothing more to do with this run: it ended, or somebody else holds it. Nothing is written. */
+/** The worker lets go of this run: it ended, somebody else holds it, or the process shuts down. Nothing is written. */
 export class Left extends Error {}
 
 export type TurnCall = CallRow & { readonly ordinal: number };
@@ -63,6 +63,11 @@ export class Turn {
 
   get openCalls(): TurnCall[] {
     return this.calls.filter((call) => call.outcome === null);
+  }
+
+  /** Nothing is on its way outside, nor was it ever. */
+  get untouched(): boolean {
+    return this.effects.length === 0 && this.calls.every((call) => call.class === "pure" || call.class === "reply");
   }
 
   messages(): TranscriptMessage[] {

@@ -14,6 +14,7 @@ export class Worker {
   #wake = new AbortController();
   #loop: Promise<void> | undefined;
   #healthy = false;
+  #complained = false;
 
   constructor(deps: EngineDeps) {
     this.#deps = deps;
@@ -53,19 +54,22 @@ export class Worker {
     while (!this.#stop.signal.aborted) {
       let waitMs = settings.pollMs;
       try {
+        const askedAt = this.#deps.clock.monotonic();
         const claim =
           this.#running.size < settings.concurrency ? await claimRun(db, settings.owner, settings.leaseMs, CODE) : null;
         this.#healthy = true;
+        this.#complained = false;
         if (claim !== null) {
           this.#deps.meter.claimed(claim.takeover);
           log.info({ run: claim.runId, token: claim.token, takeover: claim.takeover }, "claimed a run");
-          this.#track(driveRun(this.#deps, claim, this.#stop.signal));
+          this.#track(driveRun(this.#deps, claim, this.#stop.signal, askedAt));
           continue;
         }
         waitMs = Math.min(waitMs, (await nextDue(db, CODE)) ?? waitMs);
         if (this.#running.size >= settings.concurrency) waitMs = settings.pollMs;
       } catch (error) {
-        if (this.#healthy) log.error({ error: (error as Error).message }, "the ledger cannot be reached; trying on");
+        if (!this.#complained) log.error({ error: (error as Error).message }, "no run can be claimed; trying on");
+        this.#complained = true;
         this.#healthy = false;
       }
       // Never 0: a run that is due and cannot be claimed (newer code, locked) must not make a busy loop.

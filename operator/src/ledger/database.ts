@@ -9,6 +9,7 @@
 import pg from "pg";
 import { failpoint } from "#src/failpoints.ts";
 import { PawlError } from "#rules/errors.ts";
+import { storable } from "#rules/text.ts";
 import type { Shape, Statement, Values } from "./statement.ts";
 
 /** Attempts of one body before its caller is told. A lost connection needs one; a restarting primary needs seconds. */
@@ -214,9 +215,19 @@ export class Database implements Runner {
   }
 }
 
+/** NUL and half characters, which PostgreSQL refuses in text and jsonb, must not keep a row from being written. */
 function encode(type: string | undefined, value: unknown): unknown {
-  if (value !== null && type?.startsWith("jsonb") === true) return JSON.stringify(value);
-  return value;
+  if (typeof value === "string" && type?.startsWith("jsonb") !== true) return storable(value);
+  if (value === null || type?.startsWith("jsonb") !== true) return value;
+  const text = JSON.stringify(value);
+  return /\\u(0000|d[89a-f])/.test(text) ? JSON.stringify(storableJson(value)) : text;
+}
+
+function storableJson(value: unknown): unknown {
+  if (typeof value === "string") return storable(value);
+  if (Array.isArray(value)) return value.map(storableJson);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [storable(key), storableJson(inner)]));
 }
 
 function only<C extends Shape>(statement: { name: string }, rows: Values<C>[]): Values<C> {

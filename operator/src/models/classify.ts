@@ -55,7 +55,8 @@ const RULES: readonly Rule[] = [
     when: (facts, name) => status(413)(facts) || (clientError(facts) && OVERFLOW.test(`${name} ${facts.message}`)),
     class: "overflow",
     reason: "ContextOverflow",
-    advice: "The conversation is longer than the model's context: it has to be compacted.",
+    advice:
+      "The conversation is longer than the model takes: start a new one, have tools return less, or name a model with a larger context.",
   },
   {
     // Providers answer an exhausted account with 429 too; waiting does not help, paying does.
@@ -76,19 +77,19 @@ const RULES: readonly Rule[] = [
     when: (facts, name) => status(429)(facts) || (facts.status === undefined && named(RATE)(facts, name)),
     class: "transient",
     reason: "ModelRateLimited",
-    advice: "It is asked again no sooner than it said.",
+    advice: "It takes no more requests with this key for now.",
   },
   {
     when: (facts, name) => status(503, 529)(facts) || named(OVERLOADED)(facts, name),
     class: "transient",
     reason: "ModelOverloaded",
-    advice: "It is asked again later.",
+    advice: "It has more to do than it can for now.",
   },
   {
     when: status(408, 504, 524),
     class: "transient",
     reason: "ModelTimeout",
-    advice: "It is asked again later.",
+    advice: "It took too long.",
   },
   {
     when: (facts, name) => status(404)(facts) || named(NOT_FOUND)(facts, name),
@@ -107,7 +108,7 @@ const RULES: readonly Rule[] = [
       status(409, 425)(facts) || (facts.status !== undefined && facts.status >= 500 && !status(501, 505)(facts)),
     class: "transient",
     reason: "ModelUnavailable",
-    advice: "It is asked again later.",
+    advice: "It is out of order for now.",
   },
   {
     when: (facts, name) => facts.status !== undefined || named(REJECTED)(facts, name),
@@ -119,7 +120,7 @@ const RULES: readonly Rule[] = [
     when: named(SERVER),
     class: "transient",
     reason: "ModelUnavailable",
-    advice: "It is asked again later.",
+    advice: "It is out of order for now.",
   },
 ];
 
@@ -199,6 +200,17 @@ export function quote(text: string): string {
 
 /** The outcome without the key, whoever echoed it, and without anything that looks like one. */
 export function withoutKey(outcome: ModelFailure, key: string | undefined): ModelFailure {
-  const scrubbed = key === undefined || key === "" ? outcome.message : outcome.message.replaceAll(key, "[key]");
+  const scrubbed = key === undefined || key === "" ? outcome.message : withoutText(outcome.message, key);
   return { ...outcome, message: scrubbed.replaceAll(/\b(sk|pk|rk|key)-[A-Za-z0-9_*.-]{8,}/g, "[key]") };
+}
+
+/** A key that a quote was cut in is a key, too: most of one is enough to guess the rest. */
+const MIN_CUT_KEY = 6;
+
+function withoutText(message: string, key: string): string {
+  let text = message.replaceAll(key, "[key]");
+  for (let length = key.length - 1; length >= MIN_CUT_KEY; length -= 1) {
+    text = text.replaceAll(`${key.slice(0, length)}…`, "[key]…");
+  }
+  return text;
 }

@@ -66,7 +66,7 @@ export class OpenAiModels implements ModelPort {
     const credential = credentialOf(baseURL, key);
     const closed = this.#gate.remaining(credential, this.#clock.monotonic());
     if (closed > 0) {
-      const text = `The model endpoint ${target.host} asked everyone with this key to wait. It is asked again no sooner than it said.`;
+      const text = `The model endpoint ${target.host} asked everyone with this key to wait.`;
       return failure("transient", "ModelRateLimited", text, closed);
     }
     const totalMs = request.endpoint.timeoutMs ?? this.#limits.totalMs;

@@ -61,7 +61,7 @@ export type Settling =
   | { readonly kind: "send_again" }
   | { readonly kind: "give_up" };
 
-/** Sends of one effect under its key. Five span half a minute of a receiver that restarts. */
+/** Sends of one effect under its key, each after the settle time of the one before: minutes, longer than a restart. */
 export const MAX_EFFECT_ATTEMPTS = 5;
 
 export function settling(effect: {
@@ -75,4 +75,12 @@ export function settling(effect: {
   if (effect.waitMs > 0) return { kind: "wait", ms: effect.waitMs };
   if (effect.keyed && effect.attempt < MAX_EFFECT_ATTEMPTS && !effect.stopping) return { kind: "send_again" };
   return { kind: "give_up" };
+}
+
+/**
+ * The state that a sender's outcome gives the effect. "It was refused", "nothing was sent" speak for one send only:
+ * after an earlier one whose answer was lost they prove nothing about the effect.
+ */
+export function stateAfter<S extends "confirmed" | "failed" | "unknown">(outcome: S, attempt: number): S | "unknown" {
+  return outcome === "failed" && attempt > 1 ? "unknown" : outcome;
 }

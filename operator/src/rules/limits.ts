@@ -15,6 +15,22 @@ export const WAIT_FOR_PERSON_MS = 5_000;
 export const MAX_UNUSABLE_RESPONSES = 3;
 /** Calls that one response may ask for; the rest is rejected with a sentence. */
 export const MAX_CALLS_PER_RESPONSE = 64;
+/** Characters kept of a response's text: above every model's output limit, below what a row should carry. */
+export const MAX_RESPONSE_TEXT = 256 * 1024;
+/** Characters of one call's arguments: the largest body that a tool takes, escaped. Longer ones are rejected. */
+export const MAX_ARGUMENTS = 512 * 1024;
+/** What is kept of arguments that were rejected: enough to see what was meant. */
+export const MAX_REJECTED_ARGUMENTS = 2_000;
+/** Levels of nesting in arguments: PostgreSQL and the stack of JSON.stringify have an end, too. */
+export const MAX_ARGUMENT_DEPTH = 64;
+/** Characters of one call's result, whatever its tool hands back. */
+export const MAX_RESULT = 64 * 1024;
+/** Names and ids that providers make up. */
+export const MAX_NAME = 128;
+/** Bytes of an effect's target: it stands in unique indexes, whose rows end at 2.7 kB. */
+export const MAX_TARGET_BYTES = 1024;
+/** Effects that a closing message names one by one. */
+export const MAX_NAMED_EFFECTS = 20;
 /** Budgets where neither Agent nor install says anything. */
 export const DEFAULT_ITERATIONS = 50;
 export const DEFAULT_MODEL_CALLS = 60;

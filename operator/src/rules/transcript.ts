@@ -3,6 +3,7 @@
  * (providers send empty and repeated ones), messages of people are labelled with their author and never stand inside a
  * tool result. A run that is resumed builds the very same messages.
  */
+import type { Closing } from "./closing.ts";
 import { CHARS_PER_TOKEN, HISTORY_SHARE } from "./limits.ts";
 
 export type TranscriptMessage =
@@ -24,6 +25,8 @@ export type StoredResponse = {
   readonly text: string | null;
   readonly calls: readonly { readonly name: string; readonly argumentsText: string }[];
   readonly truncated: boolean;
+  /** Pawl's own last word, not the model's: why. */
+  readonly closing?: Closing;
 };
 
 export type TranscriptInput = {
@@ -32,6 +35,7 @@ export type TranscriptInput = {
   readonly contextTokens: number;
   /** Without tools in the request, strict providers refuse tool messages; what a model asked for all the same is told in words. */
   readonly toolsOffered: boolean;
+  /** Newest last; those that are older than all of these are not even here. */
   readonly earlier: readonly {
     readonly messages: readonly { readonly actor: string; readonly text: string }[];
     readonly reply: string | null;
@@ -50,12 +54,14 @@ export type TranscriptInput = {
 };
 
 /** Bumped with every change of what this file builds from the same rows. */
-export const BUILDER_VERSION = 1;
+export const BUILDER_VERSION = 2;
 
 const labelled = (message: { actor: string; text: string }): TranscriptMessage => ({
   role: "user",
   content: `[user ${message.actor.replaceAll(/[\]\n]/g, " ")}]\n${message.text}`,
 });
+
+const blank = (text: string | null): boolean => text === null || text.trim() === "";
 
 export const callSlot = (ordinal: number, idx: number): string => `call_${ordinal}_${idx}`;
 
@@ -107,16 +113,17 @@ function history(input: TranscriptInput): TranscriptMessage[] {
     used += size;
     kept.unshift(messages);
   }
-  const left = index + 1;
+  // No number: turns beyond those that are read at all are not counted.
   const note: TranscriptMessage[] =
-    left > 0 ? [{ role: "user", content: `(${left} earlier turns of this conversation are left out here.)` }] : [];
+    index >= 0 ? [{ role: "user", content: "(Earlier turns of this conversation are left out here.)" }] : [];
   return [...note, ...kept.flat()];
 }
 
 function step(input: TranscriptInput, ordinal: number, response: StoredResponse): TranscriptMessage[] {
   const calls = input.calls.filter((call) => call.ordinal === ordinal && call.class !== "reply");
   const draft = input.calls.find((call) => call.ordinal === ordinal && call.class === "reply");
-  const text = response.text === "" ? null : response.text;
+  // Strict providers refuse content of nothing but white space, which models like to send along with calls.
+  const text = blank(response.text) ? null : response.text;
   if (calls.length === 0) {
     if (text === null) {
       return [{ role: "user", content: "(Your last response was empty. Answer, or call a tool.)" }];
@@ -157,7 +164,7 @@ function step(input: TranscriptInput, ordinal: number, response: StoredResponse)
       return {
         role: "tool",
         tool_call_id: callSlot(ordinal, call.idx),
-        content: call.result === "" ? "(empty)" : call.result,
+        content: blank(call.result) ? "(empty)" : call.result,
       };
     }),
   ];

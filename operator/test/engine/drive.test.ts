@@ -141,8 +141,7 @@ describe("driving a turn", () => {
     );
     await drain(deps);
     const results =
-      requests[1]?.messages.filter((message) => message.role === "tool").map((message) => message.content) ??
-      [];
+      requests[1]?.messages.filter((message) => message.role === "tool").map((message) => message.content) ?? [];
     assert.match(results[0] ?? "", /there is no tool "nope"/);
     assert.match(results[1] ?? "", /not valid JSON/);
     assert.match(results[2] ?? "", /`to` must be a string/);
@@ -165,7 +164,11 @@ describe("driving a turn", () => {
     assert.equal(await drain(deps), 3);
     assert.equal(requests.length, 3);
     const { rows } = await ledger.db.pool.query("select status, reason, message from runs where id = $1", [runId]);
-    assert.deepEqual(rows[0], { status: "failed", reason: "ModelRateLimited", message: "429 (tried 3 times)" });
+    assert.deepEqual(rows[0], {
+      status: "failed",
+      reason: "ModelRateLimited",
+      message: "429 Given up after 3 attempts.",
+    });
   });
 
   it("waits with a reason while a Secret is missing, without a lease", async () => {

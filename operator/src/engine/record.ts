@@ -1,0 +1,137 @@
+/** The commits of a response: whole, before any of its calls runs, with the first crossing (or the reply) in it. */
+import type { Runner } from "#ledger/database.ts";
+import type { CrossRequest } from "#ledger/effects.ts";
+import { type CallRow, commitResponse, commitResults, type Committed } from "#ledger/steps.ts";
+import { EFFECTS, type EffectKind } from "#rules/effects.ts";
+import { BUILDER_VERSION, type StoredResponse } from "#rules/transcript.ts";
+import { canonicalHash } from "./canonical.ts";
+import type { EngineDeps } from "./deps.ts";
+import { cross, type Crossing, prepareCrossing } from "./dispatch.ts";
+import type { ModelRequest } from "./ports.ts";
+import { planCalls, type Response, storedCall, takeIn } from "./response.ts";
+import { Left, type Turn } from "./turn.ts";
+
+/** Takes in a model's response and commits it. */
+export async function commit(deps: EngineDeps, turn: Turn, request: ModelRequest, said: Response): Promise<void> {
+  const response = takeIn(said);
+  const calls = await planCalls(response, {
+    tools: turn.tools,
+    effects: turn.agent.effects,
+    newId: deps.newId,
+    room: turn.agent.budgets.toolCalls - turn.toolCalls,
+  });
+  const stored: StoredResponse = {
+    text: response.text,
+    calls: response.calls.map(storedCall),
+    truncated: response.truncated,
+  };
+  const facts = {
+    hash: canonicalHash({ messages: request.messages, tools: request.tools }),
+    model: request.endpoint.model,
+    baseURL: request.endpoint.baseURL,
+    tools: canonicalHash(request.tools),
+    builder: BUILDER_VERSION,
+    finishReason: response.finishReason,
+  };
+  await record(deps, turn, { request: facts, stored, calls, usage: response.usage, modelCall: true });
+}
+
+export type Recorded = {
+  readonly request: unknown;
+  readonly stored: StoredResponse;
+  readonly calls: CallRow[];
+  readonly usage: { inputTokens: number; outputTokens: number } | null;
+  readonly modelCall: boolean;
+};
+
+export async function record(deps: EngineDeps, turn: Turn, step: Recorded): Promise<void> {
+  const ordinal = turn.nextOrdinal;
+  const row = {
+    ...turn.ids,
+    nonce: deps.newId(),
+    ordinal,
+    request: step.request,
+    response: step.stored,
+    usage: step.usage,
+    calls: step.calls,
+    modelCall: step.modelCall,
+  };
+  const first = step.calls.find((call) => call.outcome === null);
+  const crossing = first === undefined ? undefined : crossingWith(deps, turn, first);
+  let committed: Committed;
+  let crossed = false;
+  if (crossing === undefined) {
+    committed = await commitResponse(deps.db, row);
+  } else {
+    [committed, crossed] = await deps.db.transaction(async (tx) => {
+      const answer = await commitResponse(tx, row);
+      const mayCross = answer.kind === "committed" || answer.kind === "already";
+      return [answer, mayCross && (await passes(crossing, tx))] as const;
+    });
+  }
+  turn.took(committed);
+  turn.nextOrdinal = ordinal + 1;
+  turn.steps.push({ ordinal, response: step.stored });
+  turn.calls.push(...step.calls.map((call) => ({ ...call, ordinal })));
+  turn.modelCalls += step.modelCall ? 1 : 0;
+  turn.toolCalls += step.calls.filter((call) => call.class !== "reply").length;
+  turn.inputTokens += step.usage?.inputTokens ?? 0;
+  turn.outputTokens += step.usage?.outputTokens ?? 0;
+  if (!crossed || first === undefined || crossing === undefined) return;
+  if (first.class === "reply") turn.replied = true;
+  else turn.crossed = { callId: first.id, crossing };
+}
+
+/** The crossing that shares the response's commit: the reply's, or that of a first call that changes something. */
+function crossingWith(deps: EngineDeps, turn: Turn, first: CallRow): Crossing | undefined {
+  if (first.class === "reply") return replyCrossing(deps, turn, first);
+  const tool = turn.tools.get(first.tool);
+  if (tool === undefined || turn.stop || !EFFECTS[first.kind as EffectKind].crosses) return undefined;
+  return prepareCrossing(deps, turn.ids, first, tool, turn.agent.effects);
+}
+
+/** A refusal here is found again, with its words, when the call's turn comes: nothing has left. */
+async function passes(crossing: Crossing, tx: Runner): Promise<boolean> {
+  const answer = await cross(tx, crossing);
+  return answer.kind === "crossed" || answer.kind === "already";
+}
+
+/** For an applied Run the reply is a row: committing it is delivery, through the slot that chat uses too. */
+function replyCrossing(deps: EngineDeps, turn: Turn, call: Pick<CallRow, "id" | "argsHash">): Crossing {
+  const dispatch = { effectId: deps.newId(), nonce: deps.newId(), sendBy: 0, keyed: false };
+  const { sendMs, settleSlackMs } = deps.settings;
+  const request: CrossRequest = {
+    ...turn.ids,
+    ...dispatch,
+    callId: call.id,
+    kind: "reply",
+    target: "reply",
+    argsHash: call.argsHash,
+    sendMs,
+    settleMs: sendMs + settleSlackMs,
+    receipt: { delivered: "ledger" },
+  };
+  return { dispatch, request };
+}
+
+const WITHHELD = "not sent: there is newer input";
+
+/** A reply that was committed and has not crossed: by a worker that died, or because it was refused a moment ago. */
+export async function sendReply(deps: EngineDeps, turn: Turn, call: Pick<CallRow, "id" | "argsHash">): Promise<void> {
+  const answer = await cross(deps.db, replyCrossing(deps, turn, call));
+  switch (answer.kind) {
+    case "crossed":
+    case "already":
+      turn.replied = true;
+      return;
+    case "stale_input":
+    case "hold": {
+      const results = [{ id: call.id, outcome: "withheld", result: WITHHELD }] as const;
+      turn.took(await commitResults(deps.db, { ...turn.ids, nonce: deps.newId() }, results));
+      turn.close(results);
+      return;
+    }
+    default:
+      throw new Left(answer.kind);
+  }
+}
