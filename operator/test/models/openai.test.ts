@@ -157,13 +157,13 @@ describe("the model adapter, against a strict endpoint", () => {
         "200 with an overload",
         { fault: { kind: "error-200", error: { message: "x", type: "overloaded_error" } } },
         "ModelOverloaded",
-        /again later/,
+        /for now/,
       ],
       [
         "an error event in a stream",
         { text, fault: { kind: "error-event", error: { message: "x", type: "server_error" } } },
         "ModelUnavailable",
-        /again later/,
+        /for now/,
       ],
       [
         "200 with a status in error.code",
