@@ -47,7 +47,7 @@ function classify(error: unknown): PawlError {
     new PawlError(kind, reason, `ledger: ${message}`, { cause: error });
   if (state === "40001" || state === "40P01") return make("transient", "LedgerConflict");
   // 25006: a standby answers, the primary is being replaced.
-  if (/^(08|57P|53)/.test(state) || ["55P03", "57014", "25006"].includes(state)) {
+  if (/^(08|57P|53)/.test(state) || ["55000", "55P03", "57014", "25006"].includes(state)) {
     return make("transient", "LedgerUnavailable");
   }
   if (/^(28|3D|42501)/.test(state)) return make("terminal", "LedgerRefused");
