@@ -18,11 +18,15 @@ const json = z
   .string()
   .default("{}")
   .transform((text, context): unknown => {
-    try {
-      return JSON.parse(text);
-    } catch {
-      context.addIssue({ code: "custom", message: "is not valid JSON" });
+    const refuse = (message: string) => {
+      context.addIssue({ code: "custom", message });
       return z.NEVER;
+    };
+    try {
+      const value: unknown = JSON.parse(text);
+      return typeof value === "object" && value !== null && !Array.isArray(value) ? value : refuse("is no JSON object");
+    } catch {
+      return refuse("is not valid JSON");
     }
   });
 

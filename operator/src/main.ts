@@ -1,40 +1,20 @@
 /**
- * The composition root: the only file that sees everything. One image, several roles; `pawl --help` lists what else it
- * can do.
+ * The command line: `pawl run` serves roles (serve.ts), the other commands do one thing and end. One sentence for a
+ * person when something is wrong, and exit code 1.
  */
 import { appendFileSync } from "node:fs";
-import { homedir } from "node:os";
-import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { v7 as uuidv7 } from "uuid";
 import { transcriptOf } from "#cli/transcript.ts";
-import { startControllers } from "#controllers/start.ts";
-import type { EngineDeps } from "#engine/deps.ts";
-import type { Credentials } from "#engine/ports.ts";
-import { keepCheckingRefs } from "#engine/refs.ts";
-import { Worker } from "#engine/worker.ts";
 import { KubeClient } from "#kube/client.ts";
-import { connect, type Connection } from "#kube/connection.ts";
-import { KubeSecrets } from "#kube/secrets.ts";
 import { Database } from "#ledger/database.ts";
-import { adoptLedger, claimLedger } from "#ledger/installation.ts";
+import { adoptLedger } from "#ledger/installation.ts";
 import { checkInvariants } from "#ledger/invariants.ts";
 import { checkSchema, migrate } from "#ledger/migrate.ts";
-import { listenForDue } from "#ledger/notify.ts";
-import { OpenAiModels } from "#models/openai.ts";
-import { afterFailure } from "#rules/retry.ts";
-import { serveHealth, type Probe } from "#observability/http.ts";
-import { createLog, type Log, withoutPassword } from "#observability/log.ts";
-import { createMetrics, type Metrics } from "#observability/metrics.ts";
 import { isPawlError, PawlError } from "#rules/errors.ts";
-import { allowance } from "#tools/addresses.ts";
-import { createDialer } from "#tools/dialer.ts";
-import { httpRequestTool } from "#tools/http-request.ts";
-import { calculate } from "#tools/quick.ts";
-import { toolRegistry } from "#tools/registry.ts";
 import { systemClock } from "./clock.ts";
 import { type Config, readConfig } from "./config.ts";
 import { armFailpoint, recordFailpoints } from "./failpoints.ts";
+import { kubeConnection, ledgerUrl, type Role, serve } from "./serve.ts";
 
 const HELP = `pawl: agents whose turns may be restarted freely until they have changed the world, and never silently after
 
@@ -48,8 +28,7 @@ const HELP = `pawl: agents whose turns may be restarted freely until they have c
 Configuration comes from the environment: PAWL_LEDGER_URL names the PostgreSQL (15 to 18); see operator/src/config.ts.
 `;
 
-const ROLES = ["controller", "worker"] as const;
-type Role = (typeof ROLES)[number];
+const ROLES: readonly Role[] = ["controller", "worker"];
 
 export function parseRoles(text: string): Role[] {
   const asked = text === "all" ? [...ROLES] : text.split(",").map((role) => role.trim());
@@ -62,154 +41,6 @@ export function parseRoles(text: string): Role[] {
     );
   }
   return asked as Role[];
-}
-
-function ledgerUrl(config: Config): string {
-  if (config.ledgerUrl !== undefined && config.ledgerUrl !== "") return config.ledgerUrl;
-  throw new PawlError(
-    "terminal",
-    "LedgerMissing",
-    "PAWL_LEDGER_URL is not set: it names the PostgreSQL database of the ledger",
-  );
-}
-
-function kubeConnection(config: Config): Connection | null {
-  switch (config.kubernetes) {
-    case "none":
-      return null;
-    case "cluster":
-      return connect({ from: { inCluster: true } });
-    case "kubeconfig": {
-      if (config.context === undefined) {
-        throw new PawlError(
-          "terminal",
-          "ContextMissing",
-          "PAWL_CONTEXT must name the cluster: an exported KUBECONFIG alone names nothing",
-        );
-      }
-      const kubeconfig = config.kubeconfig ?? join(homedir(), ".kube/config");
-      return connect({ from: { kubeconfig, context: config.context } });
-    }
-  }
-}
-
-const withoutCluster: Credentials = {
-  get: (_namespace, ref) =>
-    Promise.resolve({
-      kind: "missing",
-      message: `this worker runs without a cluster, so there is no Secret ${ref.name}`,
-    }),
-};
-
-function workerDeps(config: Config, db: Database, log: Log, metrics: Metrics, credentials: Credentials): EngineDeps {
-  const allow = allowance(config.outboundAllow);
-  const http = httpRequestTool({ clock: systemClock, dialer: createDialer({ clock: systemClock, allowance: allow }) });
-  const primary = (config.defaults as { models?: { primary?: { baseURL?: string } } }).models?.primary;
-  const installModel =
-    config.defaultModelKey === undefined || primary?.baseURL === undefined
-      ? {}
-      : { installModel: { baseURL: primary.baseURL, apiKey: config.defaultModelKey } };
-  return {
-    db,
-    model: new OpenAiModels({ clock: systemClock }),
-    tools: toolRegistry([calculate, { ...http, timeLimitMs: config.httpTimeoutMs }]),
-    credentials,
-    clock: systemClock,
-    random: Math.random,
-    newId: uuidv7,
-    retry: afterFailure,
-    settings: { owner: config.instance, ...config, ...installModel },
-    log,
-    meter: metrics.engine,
-  };
-}
-
-/** Until the ledger answers and its schema fits: says once what it waits for. Throws what waiting cannot mend. */
-async function awaitLedger(config: Config, log: Log, signal: AbortSignal): Promise<void> {
-  const url = ledgerUrl(config);
-  for (let said = ""; !signal.aborted; ) {
-    try {
-      return await checkSchema(url);
-    } catch (error) {
-      if (!isPawlError(error, "transient")) throw error;
-      if (error.reason !== said)
-        log.warn(
-          { ledger: withoutPassword(url), reason: error.reason, error: error.message },
-          "waiting for the ledger",
-        );
-      said = error.reason;
-      await systemClock.sleep(1_000, signal);
-    }
-  }
-}
-
-async function serve(config: Config, roles: readonly Role[]): Promise<void> {
-  const log = createLog(config.logLevel, config.instance);
-  const stop = new AbortController();
-  for (const name of ["SIGTERM", "SIGINT"] as const) process.on(name, () => stop.abort());
-  const probes: Probe[] = [];
-  const metrics = createMetrics();
-  const health = await serveHealth(config.listen, metrics.registry, probes);
-  const starting: Probe = { name: "ledger", ready: () => false };
-  probes.push(starting);
-  await awaitLedger(config, log, stop.signal);
-  const db = new Database({ url: ledgerUrl(config), name: `pawl-${roles.join("-")}` });
-  const connection = kubeConnection(config);
-  const kube = connection === null ? null : new KubeClient(connection);
-  try {
-    if (stop.signal.aborted) return;
-    if (kube !== null) await claimLedger(db, await kube.kubeSystemUid(), await kube.serverTime());
-    const running: Promise<void>[] = [];
-    if (roles.includes("controller")) {
-      if (kube === null) {
-        throw new PawlError(
-          "terminal",
-          "ClusterMissing",
-          "the controller needs a cluster: set PAWL_KUBERNETES to cluster or kubeconfig",
-        );
-      }
-      const controllers = await startControllers({
-        kube,
-        db,
-        config: controllerConfig(config),
-        log,
-        metrics: metrics.controllers,
-        signal: stop.signal,
-      });
-      probes.push({ name: "controllers", ready: () => controllers.ready() });
-      running.push(controllers.stopped);
-    }
-    if (roles.includes("worker")) {
-      const deps = workerDeps(config, db, log, metrics, kube === null ? withoutCluster : new KubeSecrets(kube));
-      const worker = new Worker(deps);
-      listenForDue(ledgerUrl(config), () => worker.wake(), stop.signal);
-      worker.start();
-      probes.push({ name: "worker", ready: () => worker.healthy });
-      running.push(
-        keepCheckingRefs(deps, stop.signal),
-        stopped(stop.signal).then(() => worker.stop()),
-      );
-    }
-    probes.splice(probes.indexOf(starting), 1);
-    log.info({ roles, port: health.port, ledger: withoutPassword(ledgerUrl(config)) }, "serving");
-    await Promise.all(running);
-  } finally {
-    stop.abort();
-    await health.close();
-    await db.close();
-    await kube?.[Symbol.asyncDispose]();
-    log.info({}, "stopped");
-  }
-}
-
-const stopped = (signal: AbortSignal): Promise<void> =>
-  new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener("abort", () => resolve(), { once: true });
-  });
-
-function controllerConfig(config: Config) {
-  return { agentNamespaces: config.agentNamespaces, defaults: config.defaults as object, instance: config.instance };
 }
 
 async function withLedger<T>(config: Config, work: (db: Database) => Promise<T>): Promise<T> {

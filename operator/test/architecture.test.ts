@@ -23,7 +23,7 @@ const MAY: Record<string, readonly string[]> = {
     "@pawl/crds",
     "uuid",
   ],
-  observability: ["#engine/deps.ts", "#controllers/config.ts", "pino", "prom-client"],
+  observability: ["#rules", "#engine/deps.ts", "#controllers/config.ts", "pino", "prom-client"],
   cli: ["#rules", "#ledger"],
 };
 /** Packages that exactly one folder may know, so that it can be replaced there. */

@@ -5,6 +5,11 @@ import { type RecordedCall, readRun, type RunRecord } from "#ledger/reads.ts";
 import { PawlError } from "#rules/errors.ts";
 import type { StoredResponse } from "#rules/transcript.ts";
 
+/** What others wrote goes to a person's terminal: without the characters that would steer it. */
+const plain = (text: string): string =>
+  // oxlint-disable-next-line no-control-regex
+  text.replaceAll(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, "\ufffd");
+
 function callLines(call: RecordedCall, run: RunRecord): string[] {
   const effect = run.effects.find((row) => row.callId === call.id);
   const journal =
@@ -30,14 +35,16 @@ export function renderTranscript(run: RunRecord): string {
       lines.push(`step ${step.ordinal}${text === null || text === "" ? "" : `: ${text}`}`);
       for (const call of calls) lines.push(...callLines(call, run));
     } else {
+      const sent = answer.outcome === "real" || run.replied;
+      const reply = (answer.args as { text?: string }).text ?? text ?? "";
       lines.push(
-        answer.outcome === "withheld" ? `${run.agentName} (not sent):` : `${run.agentName}:`,
-        ...(text ?? "").split("\n").map((line) => `  ${line}`),
+        sent && answer.outcome !== "withheld" ? `${run.agentName}:` : `${run.agentName} (not sent):`,
+        ...reply.split("\n").map((line) => `  ${line}`),
       );
     }
     lines.push("");
   }
-  return lines.join("\n");
+  return plain(lines.join("\n"));
 }
 
 export async function transcriptOf(db: Runner, namespace: string, name: string): Promise<string> {

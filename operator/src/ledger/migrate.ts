@@ -8,6 +8,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import pg from "pg";
 import { PawlError } from "#rules/errors.ts";
+import { CONNECT_TIMEOUT_MS, REPLY_TIMEOUT_MS } from "./database.ts";
 
 /** pg_try_advisory_lock key: "pawl" in ASCII. */
 const LOCK = 0x7061776c;
@@ -72,7 +73,11 @@ export type MigrateOptions = {
 /** Brings the schema up to date and returns the versions it applied itself. Safe to run any number of times at once. */
 export async function migrate(options: MigrateOptions): Promise<number[]> {
   const known = await migrations(options.directory);
-  const client = new pg.Client({ connectionString: options.url, application_name: "pawl-migrate" });
+  const client = new pg.Client({
+    connectionString: options.url,
+    application_name: "pawl-migrate",
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+  });
   client.on("error", () => {});
   try {
     await client.connect();
@@ -180,7 +185,12 @@ function failure(migration: Migration, error: unknown): PawlError {
 
 /** Throws when the schema is missing, behind this code, or ahead of it by a breaking migration. */
 export async function checkSchema(url: string): Promise<void> {
-  const client = new pg.Client({ connectionString: url, application_name: "pawl-check" });
+  const client = new pg.Client({
+    connectionString: url,
+    application_name: "pawl-check",
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    query_timeout: REPLY_TIMEOUT_MS,
+  });
   client.on("error", () => {});
   try {
     await client.connect();

@@ -3,6 +3,7 @@
  * nothing depends on it; it is made anew when it breaks.
  */
 import pg from "pg";
+import { CONNECT_TIMEOUT_MS } from "./database.ts";
 
 /** Between two tries to listen again. */
 export const RECONNECT_MS = 1_000;
@@ -10,7 +11,12 @@ export const RECONNECT_MS = 1_000;
 /** Calls `wake` on every notification, and once after each (re)connect, until the signal aborts. */
 export function listenForDue(url: string, wake: () => void, signal: AbortSignal): void {
   if (signal.aborted) return;
-  const client = new pg.Client({ connectionString: url, application_name: "pawl-listen", keepAlive: true });
+  const client = new pg.Client({
+    connectionString: url,
+    application_name: "pawl-listen",
+    keepAlive: true,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+  });
   let ended = false;
   const end = () => {
     if (ended) return;

@@ -1,6 +1,7 @@
 /** `/healthz` (the process lives), `/readyz` (it can do its work), `/metrics`. Nothing else is served here. */
 import { createServer, type Server } from "node:http";
 import type { Registry } from "prom-client";
+import { PawlError } from "#rules/errors.ts";
 
 export type Probe = { readonly name: string; readonly ready: () => boolean };
 
@@ -47,7 +48,10 @@ export async function serveHealth(
 
 function listening(server: Server, listen: { host: string; port: number }): Promise<void> {
   return new Promise((resolve, reject) => {
-    server.once("error", reject);
+    server.once("error", (error) => {
+      const text = `PAWL_LISTEN: cannot listen on ${listen.host}:${listen.port}: ${error.message}`;
+      reject(new PawlError("terminal", "ListenRefused", text, { cause: error }));
+    });
     server.listen(listen.port, listen.host, resolve);
   });
 }

@@ -1,0 +1,208 @@
+/**
+ * The process that serves roles until it is told to stop. It answers probes from its first moment, and waits for what
+ * it needs instead of ending: a database that comes up a minute after it is the usual case, not a failure.
+ */
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { v7 as uuidv7 } from "uuid";
+import { startControllers } from "#controllers/start.ts";
+import type { EngineDeps } from "#engine/deps.ts";
+import type { Credentials } from "#engine/ports.ts";
+import { keepCheckingRefs } from "#engine/refs.ts";
+import { Worker } from "#engine/worker.ts";
+import { KubeClient } from "#kube/client.ts";
+import { connect, type Connection } from "#kube/connection.ts";
+import { KubeSecrets } from "#kube/secrets.ts";
+import { Database } from "#ledger/database.ts";
+import { claimLedger } from "#ledger/installation.ts";
+import { checkSchema } from "#ledger/migrate.ts";
+import { listenForDue } from "#ledger/notify.ts";
+import { OpenAiModels } from "#models/openai.ts";
+import { serveHealth, type Probe } from "#observability/http.ts";
+import { createLog, type Log, withoutPassword } from "#observability/log.ts";
+import { createMetrics, type Metrics } from "#observability/metrics.ts";
+import { isPawlError, PawlError } from "#rules/errors.ts";
+import { afterFailure } from "#rules/retry.ts";
+import { allowance } from "#tools/addresses.ts";
+import { createDialer } from "#tools/dialer.ts";
+import { httpRequestTool } from "#tools/http-request.ts";
+import { calculate } from "#tools/quick.ts";
+import { toolRegistry } from "#tools/registry.ts";
+import { systemClock } from "./clock.ts";
+import type { Config } from "./config.ts";
+
+export type Role = "controller" | "worker";
+
+/** Between two looks at something that the process waits for. */
+const LOOK_AGAIN_MS = 1_000;
+
+export function ledgerUrl(config: Config): string {
+  const url = config.ledgerUrl ?? "";
+  if (url === "") {
+    const text = "PAWL_LEDGER_URL is not set: it names the PostgreSQL database of the ledger";
+    throw new PawlError("terminal", "LedgerMissing", text);
+  }
+  if (!/^postgres(ql)?:\/\//.test(url) || !URL.canParse(url)) {
+    const text = "PAWL_LEDGER_URL must read postgres://user:password@host:port/database";
+    throw new PawlError("terminal", "ConfigInvalid", text);
+  }
+  return url;
+}
+
+export function kubeConnection(config: Config): Connection | null {
+  switch (config.kubernetes) {
+    case "none":
+      return null;
+    case "cluster":
+      return connect({ from: { inCluster: true } });
+    case "kubeconfig": {
+      if (config.context === undefined) {
+        const text = "PAWL_CONTEXT must name the cluster: an exported KUBECONFIG alone names nothing";
+        throw new PawlError("terminal", "ContextMissing", text);
+      }
+      const kubeconfig = config.kubeconfig ?? join(homedir(), ".kube/config");
+      return connect({ from: { kubeconfig, context: config.context } });
+    }
+  }
+}
+
+const withoutCluster: Credentials = {
+  get: (_namespace, ref) =>
+    Promise.resolve({
+      kind: "missing",
+      message: `this worker runs without a cluster, so there is no Secret ${ref.name}`,
+    }),
+};
+
+function workerDeps(config: Config, db: Database, log: Log, metrics: Metrics, credentials: Credentials): EngineDeps {
+  const allow = allowance(config.outboundAllow);
+  const http = httpRequestTool({ clock: systemClock, dialer: createDialer({ clock: systemClock, allowance: allow }) });
+  const primary = (config.defaults as { models?: { primary?: { baseURL?: string } } } | null)?.models?.primary;
+  const installModel =
+    config.defaultModelKey === undefined || primary?.baseURL === undefined
+      ? {}
+      : { installModel: { baseURL: primary.baseURL, apiKey: config.defaultModelKey } };
+  return {
+    db,
+    model: new OpenAiModels({ clock: systemClock }),
+    tools: toolRegistry([calculate, { ...http, timeLimitMs: config.httpTimeoutMs }]),
+    credentials,
+    clock: systemClock,
+    random: Math.random,
+    newId: uuidv7,
+    retry: afterFailure,
+    settings: { owner: config.instance, ...config, ...installModel },
+    log,
+    meter: metrics.engine,
+  };
+}
+
+/** Until `look` succeeds or the signal fires: says once per reason what it waits for. Throws what waiting cannot mend. */
+async function waitFor(what: string, look: () => Promise<unknown>, log: Log, signal: AbortSignal): Promise<void> {
+  for (let said = ""; !signal.aborted; ) {
+    try {
+      await look();
+      return;
+    } catch (error) {
+      if (!isPawlError(error, "transient")) throw error;
+      if (error.reason !== said) log.warn({ reason: error.reason, error: error.message }, `waiting for the ${what}`);
+      said = error.reason;
+      await systemClock.sleep(LOOK_AGAIN_MS, signal);
+    }
+  }
+}
+
+type Process = {
+  readonly config: Config;
+  readonly roles: readonly Role[];
+  readonly log: Log;
+  readonly metrics: Metrics;
+  readonly probes: Probe[];
+  readonly stop: AbortController;
+};
+
+export async function serve(config: Config, roles: readonly Role[]): Promise<void> {
+  // What is wrong with the configuration is said before anything listens or waits.
+  const url = ledgerUrl(config);
+  const connection = kubeConnection(config);
+  if (connection === null && roles.includes("controller")) {
+    const text = "the controller needs a cluster: set PAWL_KUBERNETES to cluster or kubeconfig";
+    throw new PawlError("terminal", "ClusterMissing", text);
+  }
+  const log = createLog(config.logLevel, config.instance);
+  const stop = new AbortController();
+  for (const name of ["SIGTERM", "SIGINT"] as const) process.on(name, () => stop.abort());
+  const metrics = createMetrics();
+  const probes: Probe[] = [];
+  const self: Process = { config, roles, log, metrics, probes, stop };
+  const health = await serveHealth(config.listen, metrics.registry, probes);
+  log.info({ roles, port: health.port, ledger: withoutPassword(url) }, "listening");
+  try {
+    await waiting(self, "ledger", () => checkSchema(url));
+    if (stop.signal.aborted) return;
+    await using db = new Database({ url, name: `pawl-${roles.join("-")}` });
+    await using kube = connection === null ? null : new KubeClient(connection);
+    if (kube !== null) {
+      await waiting(self, "cluster", async () => claimLedger(db, await kube.kubeSystemUid(), await kube.serverTime()));
+      if (stop.signal.aborted) return;
+    }
+    await work(self, db, kube);
+  } finally {
+    stop.abort();
+    await health.close();
+    log.info({}, "stopped");
+  }
+}
+
+async function waiting(self: Process, what: string, look: () => Promise<unknown>): Promise<void> {
+  const probe: Probe = { name: what, ready: () => false };
+  self.probes.push(probe);
+  await waitFor(what, look, self.log, self.stop.signal);
+  if (!self.stop.signal.aborted) self.probes.splice(self.probes.indexOf(probe), 1);
+}
+
+async function work(self: Process, db: Database, kube: KubeClient | null): Promise<void> {
+  const { config, roles, log, metrics, probes, stop } = self;
+  const running: Promise<void>[] = [];
+  if (roles.includes("controller") && kube !== null) {
+    const controllers = await startControllers({
+      kube,
+      db,
+      config: {
+        agentNamespaces: config.agentNamespaces,
+        defaults: config.defaults as object,
+        instance: config.instance,
+      },
+      log,
+      metrics: metrics.controllers,
+      signal: stop.signal,
+    });
+    probes.push({ name: "controllers", ready: () => controllers.ready() });
+    running.push(controllers.stopped);
+  }
+  if (roles.includes("worker")) {
+    const deps = workerDeps(config, db, log, metrics, kube === null ? withoutCluster : new KubeSecrets(kube));
+    const worker = new Worker(deps);
+    listenForDue(ledgerUrl(config), () => worker.wake(), stop.signal);
+    worker.start();
+    probes.push({ name: "worker", ready: () => worker.healthy });
+    running.push(
+      keepCheckingRefs(deps, stop.signal),
+      stopped(stop.signal).then(() => worker.stop()),
+    );
+  }
+  log.info({ roles }, "serving");
+  try {
+    await Promise.all(running);
+  } finally {
+    // One part that failed ends the process, but not under the hands of the others.
+    stop.abort();
+    await Promise.allSettled(running);
+  }
+}
+
+const stopped = (signal: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener("abort", () => resolve(), { once: true });
+  });
