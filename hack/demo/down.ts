@@ -28,14 +28,23 @@ export async function remove(kubectl: Kubectl, say: Log, system: string, others:
     .filter(({ metadata }) => names.includes(metadata.name) && isOurs(metadata["labels"]))
     .map(({ metadata }) => metadata.name);
   const ours = (await releases(kubectl)).filter((one) => one.namespace === system);
+  const kinds = await kindsOf(kubectl, system);
   const all = [...ours.map(({ name }) => `release ${name}`), ...made.map((name) => `namespace ${name}`)];
-  say(all.length === 0 ? `nothing to remove: no release is in ${system}` : `removing ${all.join(", ")}`);
+  if (all.length > 0) say(`removing ${all.join(", ")}`);
+  else if (!kinds) say(`nothing to remove: Pawl is not in ${system}`);
   for (const name of [RELEASE, CRDS]) {
     if (ours.some((one) => one.name === name))
       await kubectl.helm(["uninstall", name, "--namespace", system, "--wait", "--timeout", "2m"]);
   }
   if (made.length > 0) await kubectl.run(["delete", "namespace", ...made, "--wait", "--timeout=120s"]);
-  if (ours.some((one) => one.name === CRDS)) await removeKinds(kubectl, say);
+  if (kinds) await removeKinds(kubectl, say);
+}
+
+/** Were the kinds installed from this namespace? They stay when their release goes, and say where it was. */
+async function kindsOf(kubectl: Kubectl, system: string): Promise<boolean> {
+  const kind = await kubectl.get("crd", "runs.pawl.dev");
+  const annotations = kind?.metadata["annotations"] as Record<string, string> | undefined;
+  return annotations?.["meta.helm.sh/release-namespace"] === system;
 }
 
 /** The chart keeps the kinds, because with them go all Agents and Runs of the cluster. */
