@@ -9,6 +9,7 @@ import { fileURLToPath } from "node:url";
 const COMMANDS = {
   check: ["hack/check.ts"],
   test: ["hack/test.ts"],
+  try: ["hack/try/main.ts"],
   demo: ["hack/demo/main.ts"],
   cluster: ["hack/cluster/main.ts"],
   images: ["hack/images/main.ts"],

@@ -5,6 +5,7 @@
 import { appendFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { transcriptOf } from "#cli/transcript.ts";
+import { whyOf } from "#cli/why.ts";
 import { KubeClient } from "#kube/client.ts";
 import { Database } from "#ledger/database.ts";
 import { adoptLedger } from "#ledger/installation.ts";
@@ -21,6 +22,7 @@ const HELP = `pawl: agents whose turns may be restarted freely until they have c
   pawl run [--roles=controller,worker]   serve these roles (default: both; --roles=all is for development)
   pawl migrate [--wait]                  bring the ledger's schema up to date; --wait: until the database answers
   pawl transcript NAME [-n NAMESPACE]    a whole turn as text, answer included
+  pawl why RUN [-n NAMESPACE]            the story of a turn (Run name or id), with its point of no return
   pawl doctor                            check the ledger's invariants; exit code 1 if one is broken
   pawl adopt-ledger                      take over the ledger of a cluster that is gone for good
   pawl --help
@@ -114,6 +116,10 @@ async function main(argv: readonly string[]): Promise<void> {
     case "transcript":
       if (name === undefined) throw new PawlError("terminal", "Usage", "pawl transcript NAME [-n NAMESPACE]");
       console.log(await withLedger(config, (db) => transcriptOf(db, values.namespace, name)));
+      return;
+    case "why":
+      if (name === undefined) throw new PawlError("terminal", "Usage", "pawl why RUN [-n NAMESPACE]");
+      console.log(await withLedger(config, (db) => whyOf(db, values.namespace, name)));
       return;
     case "doctor":
       return doctor(config);

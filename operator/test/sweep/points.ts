@@ -61,6 +61,7 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   changed_mirrors: "controller, read only",
   database_time: "controller, read only",
   find_run_by_name: "command line, read only",
+  read_story: "command line, read only",
   suspend_agent: "controller; kube tests",
   list_agents: "controller, read only",
   live_applied_keys: "controller, read only",

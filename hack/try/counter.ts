@@ -1,0 +1,66 @@
+// The kill counter: what the scenario did and what each side says of itself, as it goes. The witness is not asked.
+import type { Count } from "./witness.ts";
+import type { Shop } from "./shops.ts";
+
+/** `confirmed`: writes that this side believes took place; `unknown`: that it says nobody knows. */
+export type Tally = { kills: number; asked: number; confirmed: number; unknown: number };
+
+export const SIDES: Readonly<Record<Shop, string>> = {
+  north: "Pawl, the shop honours keys",
+  south: "plain loop, same kind of shop",
+  west: "Pawl, the shop honours none",
+};
+
+export class Counter {
+  readonly of: Readonly<Record<Shop, Tally>> = { north: zero(), south: zero(), west: zero() };
+
+  get kills(): number {
+    return Object.values(this.of).reduce((sum, { kills }) => sum + kills, 0);
+  }
+
+  /** One line; Pawl's two shops together. */
+  line(): string {
+    const { north, south, west } = this.of;
+    const told = north.unknown + west.unknown;
+    const pawl = `Pawl: ${north.asked + west.asked} asked, ${north.confirmed + west.confirmed} done`;
+    const open = told === 0 ? "" : `, ${told} not known`;
+    return `kills ${this.kills} │ ${pawl}${open} │ plain loop: ${south.asked} asked, ${south.confirmed} done`;
+  }
+}
+
+function zero(): Tally {
+  return { kills: 0, asked: 0, confirmed: 0, unknown: 0 };
+}
+
+export type Row = { readonly shop: Shop; readonly tally: Tally; readonly seen: Count };
+
+/** Side by side: what each side says, and what the witness wrote down. */
+export function comparison(rows: readonly Row[]): string[][] {
+  return [
+    ["", "KILLS", "ASKED", "SAYS: DONE", "SAYS: NOT KNOWN", "WITNESS: REQUESTS", "WRITES", "DOUBLED"],
+    ...rows.map(({ shop, tally, seen }) => [
+      `${shop}: ${SIDES[shop]}`,
+      ...[tally.kills, tally.asked, tally.confirmed, tally.unknown, seen.requests, seen.writes, seen.doubled].map(
+        String,
+      ),
+    ]),
+  ];
+}
+
+/** Where Pawl's word and the witness's log differ, as sentences; the plain loop promises nothing. */
+export function contradictions(rows: readonly Row[]): string[] {
+  return rows
+    .filter(({ shop }) => shop !== "south")
+    .flatMap(({ shop, tally, seen }) => [
+      ...(seen.doubled > 0 ? [`${shop}: ${seen.doubled} writes too many`] : []),
+      ...(tally.confirmed > seen.writes
+        ? [`${shop}: ${tally.confirmed} said to be done, ${seen.writes} happened`]
+        : []),
+      ...(tally.confirmed + tally.unknown < tally.asked
+        ? [`${shop}: ${tally.asked - tally.confirmed - tally.unknown} orders are lost`]
+        : []),
+      ...(seen.writes > tally.confirmed + tally.unknown
+        ? [`${shop}: ${seen.writes} happened, ${tally.confirmed + tally.unknown} are accounted for`]
+        : []),
+    ]);
+}

@@ -1,0 +1,221 @@
+/**
+ * `pawl why RUN`: the story of a turn from rows, with the point of no return as a line across it. Above the line the turn
+ * may be restarted freely; below it nothing is repeated silently. `pawl transcript` shows results in full.
+ */
+import { findRunByName } from "#ledger/mirrors.ts";
+import type { Runner } from "#ledger/database.ts";
+import { readStory, type Story, type StoryCall, type StoryEffect, type StoryStep } from "#ledger/story.ts";
+import { PawlError } from "#rules/errors.ts";
+
+const GUTTER = " ".repeat(14);
+const WIDTH = 110;
+/** Of one result: enough to recognise it. */
+const RESULT_LINES = 6;
+const LINE_LENGTH = 200;
+const UUID = /^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$/i;
+
+const clock = (at: Date): string => at.toISOString().slice(11, 23);
+const timed = (at: Date, text: string): string => `${clock(at)}  ${text}`;
+const under = (text: string, depth = 1): string[] =>
+  text.split("\n").map((line) => `${GUTTER}${"  ".repeat(depth)}${line}`.trimEnd());
+const times = (count: number): string => (count === 1 ? "once" : `${count} times`);
+
+function clipped(text: string): string {
+  const lines = text.split("\n").map((line) => (line.length > LINE_LENGTH ? `${line.slice(0, LINE_LENGTH)}…` : line));
+  const rest = lines.length - RESULT_LINES;
+  return rest > 0 ? [...lines.slice(0, RESULT_LINES), `… (${rest} more lines)`].join("\n") : lines.join("\n");
+}
+
+function opening(story: Story): string[] {
+  const lines = [
+    `run ${story.id}  ${story.namespace}/${story.agent} (generation ${story.generation})  ${story.status}`,
+    `${story.queuedAt.toISOString().slice(0, 10)}, times in UTC`,
+    "",
+  ];
+  for (const message of story.messages) {
+    const from = message.object === null ? "" : ` (Run ${message.object})`;
+    const read =
+      message.step === null ? `${message.state}, no recorded step has read it` : `read by step ${message.step}`;
+    lines.push(timed(message.at, `${message.actor} asked${from}, ${read}:`), ...under(message.text));
+  }
+  lines.push(timed(story.queuedAt, "queued"));
+  if (story.startedAt !== null) lines.push(timed(story.startedAt, "claimed by a worker: lease 1"));
+  return lines;
+}
+
+/** The line across the text. */
+function boundary(story: Story, at: Date, what: string): string[] {
+  const words = `══ POINT OF NO RETURN ══ ${clock(at)} ══ ${what} `;
+  return [
+    ...under("↑ up to here the turn may be restarted freely: that costs tokens", 0),
+    words.padEnd(WIDTH, "═"),
+    ...under("↓ from here on nothing is repeated silently: finished from rows, or told as not known", 0),
+  ];
+}
+
+function outcomeLine(effect: StoryEffect): string[] {
+  const by = effect.resolvedBy === null ? "" : ` (settled by: ${effect.resolvedBy})`;
+  const at = effect.settledAt;
+  if (at === null) {
+    const until = effect.settleAt === null ? "" : `: nobody looks or sends again before ${clock(effect.settleAt)}`;
+    return under(`in flight${until}`);
+  }
+  switch (effect.state) {
+    case "confirmed":
+      return [timed(at, `  confirmed: it took place${by}`)];
+    case "failed":
+      return [timed(at, `  failed: it did not take place${by}`)];
+    default:
+      return [
+        timed(at, `  unknown: nobody knows whether it took place${by}`),
+        ...(effect.observation === null ? [] : under(clipped(effect.observation), 2)),
+      ];
+  }
+}
+
+/** `first`: when it crossed, where rows still tell; they keep the time of the last sending only. */
+function effectLines(effect: StoryEffect, first: Date | null, step: StoryStep): string[] {
+  const key = effect.keyed ? `key ${effect.id}` : `effect ${effect.id}, the receiver honours no key`;
+  const sent = `  dispatched to ${effect.target}, ${key}`;
+  const lines = first === null ? under(sent.trimStart()) : [timed(first, sent)];
+  if (effect.attempt > 1) {
+    const heir = effect.token !== null && effect.token !== step.token ? `, by lease ${effect.token}` : "";
+    lines.push(timed(effect.dispatchedAt, `  sent again under the same key, attempt ${effect.attempt}${heir}`));
+  }
+  return [...lines, ...outcomeLine(effect)];
+}
+
+type Teller = { readonly story: Story; token: number; crossed: boolean };
+
+function crossing(teller: Teller, effect: StoryEffect, step: StoryStep): string[] {
+  const { story } = teller;
+  if (teller.crossed || story.committedAt === null) return [];
+  teller.crossed = true;
+  const tool = story.calls.find((call) => call.id === effect.call)?.tool ?? effect.kind;
+  const what = effect.kind === "reply" ? `the reply, step ${step.ordinal}` : `${tool}, step ${step.ordinal}`;
+  return boundary(story, story.committedAt, what);
+}
+
+/** The first effect crossed when the boundary was stamped, however often it was sent since. */
+function crossedAt(story: Story, effect: StoryEffect): Date | null {
+  if (effect === story.effects[0]) return story.committedAt;
+  return effect.attempt === 1 ? effect.dispatchedAt : null;
+}
+
+function heirs(teller: Teller, token: number): string[] {
+  if (token <= teller.token) return [];
+  const from = teller.token + 1;
+  teller.token = token;
+  const names = from === token ? `lease ${token}` : `leases ${from} to ${token}`;
+  return under(`claimed again: ${names}; the one before had lapsed or was given back`, 0);
+}
+
+function toolLines(teller: Teller, step: StoryStep, call: StoryCall): string[] {
+  const { story } = teller;
+  const effects = story.effects.filter((effect) => effect.call === call.id);
+  const lines: string[] = [];
+  const asked = under(clipped(`${call.tool} ${JSON.stringify(call.args)}`));
+  if (effects[0] !== undefined) lines.push(...crossing(teller, effects[0], step));
+  lines.push(...asked);
+  for (const effect of effects) {
+    lines.push(...effectLines(effect, crossedAt(story, effect), step));
+    if (effect.token !== null && effect.token > teller.token) teller.token = effect.token;
+  }
+  if (call.outcome === null) return effects.length > 0 ? lines : [...lines, ...under("no result yet", 2)];
+  const shown = call.outcome === "real" ? "" : `${call.outcome}: `;
+  return [...lines, ...under(`→ ${shown}${clipped(call.result ?? "")}`, 2)];
+}
+
+function replyLines(teller: Teller, step: StoryStep, call: StoryCall): string[] {
+  const effect = teller.story.effects.find((row) => row.call === call.id);
+  const text = under(step.text ?? "");
+  if (effect === undefined) {
+    const why = call.outcome === null ? "not sent yet" : `not sent (${call.outcome}): ${call.result ?? ""}`;
+    return [...under(why), ...text];
+  }
+  const said = effect.state === "confirmed" ? "the reply is out" : `the reply is ${effect.state}`;
+  return [...crossing(teller, effect, step), timed(effect.settledAt ?? effect.dispatchedAt, `  ${said}:`), ...text];
+}
+
+function stepLines(teller: Teller, step: StoryStep): string[] {
+  const calls = teller.story.calls.filter((call) => call.ordinal === step.ordinal);
+  const reply = calls.find((call) => call.class === "reply");
+  const lines = heirs(teller, step.token);
+  const said = reply !== undefined || step.text === null || step.text === "" ? "" : `: ${clipped(step.text)}`;
+  const what = reply === undefined ? "the model's response" : "an answer";
+  lines.push(timed(step.at, `step ${step.ordinal}, lease ${step.token}, ${what} is recorded${said}`));
+  for (const call of calls) {
+    lines.push(...(call.class === "reply" ? replyLines(teller, step, call) : toolLines(teller, step, call)));
+  }
+  return lines;
+}
+
+function interruptLines(story: Story, after: Date | null, before: Date | null): string[] {
+  return story.interrupts
+    .filter(({ at }) => (after === null || at >= after) && (before === null || at < before))
+    .flatMap(({ at, actor, text, asked, done, reason }) => [
+      timed(at, `${actor} asked to ${asked}; done: ${done}, because: ${reason}`),
+      ...(text === null || text === "" ? [] : under(text)),
+    ]);
+}
+
+function ending(story: Story): string[] {
+  const why = [story.reason, story.message].filter((word) => word !== null && word !== "").join(": ");
+  const reason = why === "" ? "" : ` (${why})`;
+  if (story.endedAt !== null)
+    return [timed(story.endedAt, `${story.status}${reason}, claimed ${times(story.leaseToken)}`)];
+  if (story.leaseOwner !== null && story.leaseUntil !== null) {
+    return under(
+      `${story.status}: ${story.leaseOwner} holds lease ${story.leaseToken} until ${clock(story.leaseUntil)}`,
+      0,
+    );
+  }
+  const due = story.dueAt === null ? "" : `, due ${clock(story.dueAt)}`;
+  return under(`${story.status}${reason}${due}`, 0);
+}
+
+function conclusion(story: Story): string[] {
+  const unknown = story.effects.filter((effect) => effect.state === "unknown");
+  const lines = unknown.map(({ target }) => `Not known: whether the write to ${target} took place. Look there first.`);
+  if (story.committedAt !== null) return lines;
+  return [
+    story.live
+      ? "No point of no return yet: nothing outside has been changed, all of this may be restarted freely."
+      : "No point of no return: nothing outside was changed.",
+  ];
+}
+
+/** Pure: what a person reads. */
+export function renderWhy(story: Story): string {
+  const teller: Teller = { story, token: Math.min(1, story.leaseToken), crossed: false };
+  const lines = opening(story);
+  const { steps } = story;
+  lines.push(...interruptLines(story, null, steps[0]?.at ?? null));
+  for (const [index, step] of steps.entries()) {
+    lines.push(...stepLines(teller, step), ...interruptLines(story, step.at, steps[index + 1]?.at ?? null));
+  }
+  lines.push(...heirs(teller, story.leaseToken), ...ending(story));
+  const last = conclusion(story);
+  return [...lines, ...(last.length === 0 ? [] : ["", ...last]), ""].join("\n");
+}
+
+async function idOf(db: Runner, namespace: string, name: string): Promise<string | null> {
+  if (UUID.test(name)) return name;
+  const found = await findRunByName(db, namespace, name);
+  if (found !== null && found.runId === null) {
+    const waits = `Run ${namespace}/${name} waits in its conversation's mailbox (${found.state}); it has no turn yet`;
+    throw new PawlError("terminal", "NoTurnYet", waits);
+  }
+  return found?.runId ?? null;
+}
+
+/** `name`: of a Run object in `namespace`, or the id of a turn. */
+export async function whyOf(db: Runner, namespace: string, name: string): Promise<string> {
+  const id = await idOf(db, namespace, name);
+  const story = id === null ? null : await readStory(db, id);
+  if (story === null) {
+    const what = UUID.test(name) ? `no turn ${name}` : `no Run ${namespace}/${name}; -n names another namespace`;
+    throw new PawlError("terminal", "RunUnknown", `the ledger knows ${what}`);
+  }
+  return renderWhy(story);
+}

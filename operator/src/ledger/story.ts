@@ -1,0 +1,176 @@
+/** A whole turn with its times, for a person who asks why. One statement, so that everything is of one moment. */
+import type { Runner } from "./database.ts";
+import { statement } from "./statement.ts";
+
+const readStoryStatement = statement({
+  name: "read_story",
+  params: { run: "uuid" },
+  columns: {
+    id: "uuid",
+    namespace: "text",
+    agent: "text",
+    generation: "int8",
+    status: "text",
+    live: "bool",
+    reason: "text?",
+    message: "text?",
+    lease_token: "int8",
+    lease_owner: "text?",
+    lease_until: "timestamptz?",
+    due_at: "timestamptz?",
+    queued_at: "timestamptz",
+    started_at: "timestamptz?",
+    ended_at: "timestamptz?",
+    stop_requested_at: "timestamptz?",
+    committed_at: "timestamptz?",
+    messages: "jsonb",
+    steps: "jsonb",
+    calls: "jsonb",
+    effects: "jsonb",
+    interrupts: "jsonb",
+  },
+  // Effects in the order of their calls, which is the order of their crossings; `dispatched_at` is of the last attempt.
+  text: `
+    select r.id, a.namespace, a.name as agent, r.agent_generation as generation, r.status, r.live, r.reason, r.message,
+      r.lease_token, r.lease_owner, r.lease_until, r.due_at, r.queued_at, r.started_at, r.ended_at, r.stop_requested_at, r.committed_at,
+      (select coalesce(jsonb_agg(jsonb_build_object('actor', coalesce(w.display, w.ext_id), 'text', coalesce(e.body, ''), 'at', e.received_at,
+           'state', e.state, 'object', k.object_name, 'step', t.delivered_ordinal) order by e.seq), '[]')
+         from run_triggers t join message_events e on e.id = t.event_id join actors w on w.id = e.actor_id
+         left join run_keys k on k.event_id = e.id where t.run_id = r.id) as messages,
+      (select coalesce(jsonb_agg(jsonb_build_object('ordinal', s.ordinal, 'token', s.lease_token, 'at', s.committed_at,
+           'text', s.response ->> 'text') order by s.ordinal), '[]') from run_steps s where s.run_id = r.id) as steps,
+      (select coalesce(jsonb_agg(jsonb_build_object('id', c.id, 'ordinal', c.ordinal, 'tool', c.tool, 'class', c.class, 'args', c.args,
+           'outcome', c.outcome, 'result', c.result, 'at', c.closed_at) order by c.ordinal, c.idx), '[]')
+         from tool_calls c where c.run_id = r.id) as calls,
+      (select coalesce(jsonb_agg(jsonb_build_object('id', f.id, 'call', f.call_id, 'kind', f.kind, 'target', f.target, 'state', f.state,
+           'attempt', f.attempt, 'keyed', f.keyed, 'token', f.lease_token, 'dispatchedAt', f.dispatched_at, 'settleAt', f.settle_at,
+           'settledAt', f.settled_at, 'observation', f.observation, 'resolvedBy', f.resolved_by) order by c.ordinal, c.idx, f.part), '[]')
+         from commitment_effects f join tool_calls c on c.id = f.call_id where f.run_id = r.id) as effects,
+      (select coalesce(jsonb_agg(jsonb_build_object('actor', coalesce(w.display, w.ext_id), 'text', e.body, 'relation', i.relation,
+           'asked', i.asked, 'done', i.done, 'reason', i.reason, 'at', i.at) order by i.at, e.seq), '[]')
+         from interrupts i join message_events e on e.id = i.event_id join actors w on w.id = e.actor_id where i.run_id = r.id) as interrupts
+    from runs r join agents a on a.id = r.agent_id where r.id = :run`,
+});
+
+export type StoryMessage = {
+  readonly actor: string;
+  readonly text: string;
+  readonly at: Date;
+  readonly state: string;
+  /** The Run object that said it. */
+  readonly object: string | null;
+  /** The first step whose request contained it. */
+  readonly step: number | null;
+};
+export type StoryStep = {
+  readonly ordinal: number;
+  readonly token: number;
+  readonly at: Date;
+  readonly text: string | null;
+};
+export type StoryCall = {
+  readonly id: string;
+  readonly ordinal: number;
+  readonly tool: string;
+  readonly class: string;
+  readonly args: unknown;
+  readonly outcome: string | null;
+  readonly result: string | null;
+  readonly at: Date | null;
+};
+export type StoryEffect = {
+  readonly id: string;
+  readonly call: string;
+  readonly kind: string;
+  readonly target: string;
+  readonly state: "dispatched" | "confirmed" | "failed" | "unknown";
+  readonly attempt: number;
+  readonly keyed: boolean;
+  readonly token: number | null;
+  /** Of the last attempt. */
+  readonly dispatchedAt: Date;
+  readonly settleAt: Date | null;
+  readonly settledAt: Date | null;
+  readonly observation: string | null;
+  /** Null: its own sender saw the outcome. */
+  readonly resolvedBy: string | null;
+};
+export type StoryInterrupt = {
+  readonly actor: string;
+  readonly text: string | null;
+  readonly relation: string;
+  readonly asked: string;
+  readonly done: string;
+  readonly reason: string;
+  readonly at: Date;
+};
+
+export type Story = {
+  readonly id: string;
+  readonly namespace: string;
+  readonly agent: string;
+  readonly generation: number;
+  readonly status: string;
+  readonly live: boolean;
+  readonly reason: string | null;
+  readonly message: string | null;
+  /** Claims so far: each raises it by one. */
+  readonly leaseToken: number;
+  readonly leaseOwner: string | null;
+  readonly leaseUntil: Date | null;
+  readonly dueAt: Date | null;
+  readonly queuedAt: Date;
+  readonly startedAt: Date | null;
+  readonly endedAt: Date | null;
+  readonly stopRequestedAt: Date | null;
+  readonly committedAt: Date | null;
+  readonly messages: readonly StoryMessage[];
+  readonly steps: readonly StoryStep[];
+  readonly calls: readonly StoryCall[];
+  readonly effects: readonly StoryEffect[];
+  readonly interrupts: readonly StoryInterrupt[];
+};
+
+const TIMES = new Set(["at", "dispatchedAt", "settleAt", "settledAt"]);
+
+/** Rows that came as JSON: their times are text there. */
+function dated<T>(rows: unknown): T[] {
+  return (rows as Record<string, unknown>[]).map(
+    (row) =>
+      Object.fromEntries(
+        Object.entries(row).map(([key, value]) => [
+          key,
+          TIMES.has(key) && typeof value === "string" ? new Date(value) : value,
+        ]),
+      ) as T,
+  );
+}
+
+export async function readStory(db: Runner, runId: string): Promise<Story | null> {
+  const [row] = await db.rows(readStoryStatement, { run: runId });
+  if (row === undefined) return null;
+  return {
+    id: row.id,
+    namespace: row.namespace,
+    agent: row.agent,
+    generation: row.generation,
+    status: row.status,
+    live: row.live,
+    reason: row.reason,
+    message: row.message,
+    leaseToken: row.lease_token,
+    leaseOwner: row.lease_owner,
+    leaseUntil: row.lease_until,
+    dueAt: row.due_at,
+    queuedAt: row.queued_at,
+    startedAt: row.started_at,
+    endedAt: row.ended_at,
+    stopRequestedAt: row.stop_requested_at,
+    committedAt: row.committed_at,
+    messages: dated<StoryMessage>(row.messages),
+    steps: dated<StoryStep>(row.steps),
+    calls: dated<StoryCall>(row.calls),
+    effects: dated<StoryEffect>(row.effects),
+    interrupts: dated<StoryInterrupt>(row.interrupts),
+  };
+}
