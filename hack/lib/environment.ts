@@ -46,3 +46,13 @@ export function runDir(): string {
   const id = createHash("sha256").update(cacheDir()).digest("hex").slice(0, 8);
   return `/run/pawl-${id}`;
 }
+
+/** Libraries of this process put their temporary files here, until the returned function is called. */
+export function temporaryFilesIn(folder: string): () => void {
+  const before = process.env.TMPDIR;
+  process.env.TMPDIR = folder;
+  return () => {
+    if (before === undefined) delete process.env.TMPDIR;
+    else process.env.TMPDIR = before;
+  };
+}

@@ -1,8 +1,12 @@
 // Everything that a try starts or writes, so that it is gone afterwards: at the end, after a failure, on Ctrl-C.
 import type { ChildProcess } from "node:child_process";
-import { chmodSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+
+/** Together longer than PostgreSQL takes to end at once. */
+const REMOVE_ATTEMPTS = 60;
+const REMOVE_PAUSE_MS = 50;
 
 export class Leftovers {
   /** The one folder that is written to. */
@@ -42,8 +46,23 @@ export class Leftovers {
     this.#removed = true;
     for (const child of this.#children) child.kill("SIGKILL");
     quitPostgres(this.folder);
-    // A server that is ending may still write.
-    rmSync(this.folder, { recursive: true, force: true, maxRetries: 40, retryDelay: 50 });
+    removeFolder(this.folder);
+  }
+}
+
+/**
+ * Without `await`, for a process that is on its way out. A server that is ending still writes in between, and removes by
+ * itself: with `force` a file that is gone already ends the removal early, without an error.
+ */
+function removeFolder(folder: string): void {
+  for (let attempt = 1; existsSync(folder); attempt += 1) {
+    try {
+      rmSync(folder, { recursive: true, force: true });
+    } catch (error) {
+      if (attempt >= REMOVE_ATTEMPTS) throw error;
+    }
+    if (attempt >= REMOVE_ATTEMPTS) return;
+    if (existsSync(folder)) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, REMOVE_PAUSE_MS);
   }
 }
 

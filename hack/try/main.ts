@@ -55,6 +55,7 @@ await runMain(async () => {
   }
   const startedAt = new Date();
   const { kills, seed } = given;
+  record(given, startedAt, { events: [] }); // a file that cannot be written is told now, not after half a minute
   try {
     const result = await playTry({ unattended: !given.play, next: new Keys().next, say: print, kills, seed });
     record(given, startedAt, { ms: result.ms, events: result.events, count: result.rows, witness: result.witness });

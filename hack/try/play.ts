@@ -60,8 +60,9 @@ export async function playTry(options: TryOptions): Promise<TryResult> {
   const { kills = 0, seed = 1 } = options;
   const stage = new Stage(options.say, options.unattended ? async () => {} : (options.next ?? (async () => {})));
   const leftovers = new Leftovers();
+  let cast: Cast | undefined;
   try {
-    const cast = await gather(stage, leftovers, kills);
+    cast = await gather(stage, leftovers, kills);
     await question(cast);
     await inFlight(cast);
     await plainLoop(cast);
@@ -78,6 +79,10 @@ export async function playTry(options: TryOptions): Promise<TryResult> {
       folder: leftovers.folder,
     };
   } catch (error) {
+    for (const worker of cast?.workers.values() ?? []) {
+      stage.line(`worker ${worker.name} said last:`);
+      stage.block(worker.lastWords);
+    }
     throw Object.assign(error as Error, { events: stage.events });
   } finally {
     await leftovers.remove();

