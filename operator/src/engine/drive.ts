@@ -12,7 +12,7 @@ import { head, storable } from "#rules/text.ts";
 import { collect } from "./collect.ts";
 import type { EngineDeps } from "./deps.ts";
 import { settle } from "./dispatch.ts";
-import { closeWith, endingOf, exhaustedBudget, finish } from "./ending.ts";
+import { closeWith, endingOf, exhaustedBudget, finish, joined } from "./ending.ts";
 import { giveBack } from "./giving-back.ts";
 import { HeldLease } from "./lease.ts";
 import { sendReply } from "./record.ts";
@@ -97,9 +97,7 @@ async function failVisibly(
       status: "failed",
       seenSeq: Math.max(0, ...run.triggers.map((trigger) => trigger.seq)),
       reason,
-      message: [`${words}; this is a fault of Pawl, see the worker's log`, note]
-        .filter((part) => part !== null)
-        .join("; "),
+      message: joined(`${words}; this is a fault of Pawl, see the worker's log`, note),
     });
     deps.meter.ended("failed", reason);
     return true;

@@ -1,9 +1,9 @@
 /** How a turn ends: what is said last, and which status and reason that is. */
 import { readEffects } from "#ledger/reads.ts";
-import { finishTurn } from "#ledger/turns.ts";
+import { finishTurn, MAX_MESSAGE } from "#ledger/turns.ts";
 import { closing, type Closing, type DoneEffect, unknownNote } from "#rules/closing.ts";
 import type { TerminalStatus } from "#rules/run-machine.ts";
-import { storable } from "#rules/text.ts";
+import { head, storable } from "#rules/text.ts";
 import type { EngineDeps } from "./deps.ts";
 import { record, sendReply } from "./record.ts";
 import { replyCall } from "./response.ts";
@@ -46,12 +46,18 @@ export async function closeWith(deps: EngineDeps, turn: Turn, why: Closing): Pro
   if (!turn.replied) await sendReply(deps, turn, call);
 }
 
+/** Two sentences as one; the first gives way when both do not fit, because the second names what a person must do. */
+export function joined(said: string | null, note: string | null): string | null {
+  if (said === null || note === null) return said ?? note;
+  return `${head(said.replace(/\.$/, ""), MAX_MESSAGE - note.length - 2)}; ${note}`;
+}
+
 /** However a turn ends, a write whose outcome nobody knows is named in its message. */
 export async function finish(deps: EngineDeps, turn: Turn, ending: Ending): Promise<void> {
   const { status } = ending;
   const note = unknownNote(await effectsOf(deps, turn));
   const reason = note !== null && status === "succeeded" ? "EffectUnknown" : ending.reason;
-  const message = [ending.message, note].filter((part) => part !== null).join("; ");
+  const message = joined(ending.message, note);
   turn.lease.letGo();
   const finished = await finishTurn(deps.db, {
     conversationId: turn.run.conversationId,
@@ -61,7 +67,7 @@ export async function finish(deps: EngineDeps, turn: Turn, ending: Ending): Prom
     status,
     seenSeq: turn.seenSeq,
     reason,
-    message: message === "" ? null : storable(message),
+    message: message === null ? null : storable(message),
   });
   if (finished.kind === "fenced" || finished.kind === "ended") throw new Left(finished.kind);
   deps.meter.ended(status, reason);

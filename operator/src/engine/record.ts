@@ -45,6 +45,8 @@ export type Recorded = {
 };
 
 export async function record(deps: EngineDeps, turn: Turn, step: Recorded): Promise<void> {
+  // The ledger would refuse it soon; a worker that knows does not try its luck.
+  if (turn.lease.lost.signal.aborted) throw new Left("lease lost");
   const ordinal = turn.nextOrdinal;
   const row = {
     ...turn.ids,
