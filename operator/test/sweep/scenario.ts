@@ -55,8 +55,12 @@ export type Case = {
   [Symbol.asyncDispose](): Promise<void>;
 };
 
-/** A ledger with one message in it; every request of its run carries the case's id in its URL. */
-export async function startCase(postgres: Postgres, fakes: World): Promise<Case> {
+/** A ledger with one message in it; every request of its run carries the case's id in its URL. `first`: before the message. */
+export async function startCase(
+  postgres: Postgres,
+  fakes: World,
+  first: (url: string, notes: string) => Promise<void> = () => Promise.resolve(),
+): Promise<Case> {
   const id = uuidv7();
   const url = await postgres.create();
   const db = new Database({ url, max: 2 });
@@ -76,6 +80,7 @@ export async function startCase(postgres: Postgres, fakes: World): Promise<Case>
     suspended: false,
   });
   const notes = `/keyed/${id}`;
+  await first(url, notes);
   const ingested = await ingest(db, {
     agentId: agent.id,
     generation: agent.generation,

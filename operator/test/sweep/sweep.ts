@@ -1,7 +1,7 @@
 /** Runs cases: arm a point, let the worker meet it, recover with another one, judge. */
 import { judge, type Verdict } from "./verdict.ts";
 import { type Point, pointText, recordPoints } from "./points.ts";
-import { WorkerProcess } from "./process.ts";
+import { type LogLine, WorkerProcess } from "./process.ts";
 import { type Case, startCase, type World } from "./scenario.ts";
 import type { Postgres } from "../support/postgres.ts";
 
@@ -57,6 +57,16 @@ async function ended(item: Case, signal: AbortSignal): Promise<void> {
   }
 }
 
+const isClaim = (line: LogLine): boolean => line.msg === "claimed a run";
+
+async function pausedOf(worker: WorkerProcess, signal: AbortSignal): Promise<void> {
+  while (!worker.paused && !signal.aborted) await new Promise((resolve) => setTimeout(resolve, 10));
+}
+
+/** The value of a promise that has settled already; undefined while it has not. */
+const settled = <T>(promise: Promise<T>): Promise<T | undefined> =>
+  Promise.race([promise, new Promise<undefined>((resolve) => setImmediate(() => resolve(undefined)))]);
+
 /** True when the armed point was met; false when the run ended without it (a timer's point that did not come). */
 async function meet(item: Case, worker: WorkerProcess, variant: Variant, signal: AbortSignal): Promise<boolean> {
   if (variant === "swallow") {
@@ -68,13 +78,7 @@ async function meet(item: Case, worker: WorkerProcess, variant: Variant, signal:
     () => false,
     () => false,
   );
-  const met =
-    variant === "stop"
-      ? (async () => {
-          while (!worker.paused && !over.signal.aborted) await new Promise((resolve) => setTimeout(resolve, 10));
-          return true;
-        })()
-      : worker.exited.then(() => true);
+  const met = variant === "stop" ? pausedOf(worker, over.signal).then(() => true) : worker.exited.then(() => true);
   const reached = await Promise.race([met, done]);
   // The last commits of a turn end it: give the point behind them its chance.
   const late =
@@ -93,23 +97,25 @@ export async function runCase(postgres: Postgres, fakes: World, spec: CaseSpec):
     return worker;
   };
   const action = spec.variant === "kill-recovery" ? "kill" : spec.variant;
-  let recoverMs: number | null = null;
+  let recovered: number | undefined;
+  let from = 0;
   let reached = false;
   let problem: string | undefined;
   try {
     if (spec.first !== undefined) await start("a0", `${pointText(spec.first)}:kill`).exited;
     const victim = start("a", `${pointText(spec.point)}:${action}`);
-    reached = await meet(item, victim, spec.variant, signal);
-    const from = performance.now();
+    // The heir is up before the victim falls, as in a cluster; a victim that falls before its claim has no run to leave.
+    await Promise.race([victim.said(isClaim), victim.exited, pausedOf(victim, signal)]);
     const heir = start("b");
-    heir
-      .said((line) => line.msg === "claimed a run")
-      .then(
-        (line) => {
-          recoverMs = line.at - from;
-        },
-        () => {},
-      );
+    heir.said(isClaim).then(
+      (line) => {
+        recovered = line.at;
+      },
+      () => {},
+    );
+    reached = await meet(item, victim, spec.variant, signal);
+    const fell = spec.variant === "kill" || spec.variant === "kill-recovery" ? await settled(victim.exited) : undefined;
+    from = fell?.at ?? performance.now();
     await ended(item, signal);
     // A worker that was paused wakes up into a world that went on without it, and has its say.
     await Promise.all(
@@ -129,7 +135,8 @@ export async function runCase(postgres: Postgres, fakes: World, spec: CaseSpec):
     violations: problem === undefined ? verdict.violations : [problem, ...verdict.violations],
     spec,
     reached,
-    recoverMs,
+    // A claim before the fall was the first one: nothing was left to recover.
+    recoverMs: recovered === undefined || !reached || recovered < from ? null : recovered - from,
     output: workers.map((worker) => worker.output).join("\n--- next worker\n"),
   };
 }
