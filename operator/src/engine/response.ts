@@ -47,7 +47,8 @@ export function takeIn(response: Response): Taken {
     calls: response.calls.slice(0, MAX_CALLS_PER_RESPONSE + 1).map((call) => ({
       providerId: head(storable(call.providerId), MAX_NAME),
       name: head(storable(call.name), MAX_NAME),
-      argumentsText: storable(call.argumentsText),
+      // As it came: whether it can be used is decided on what was really said.
+      argumentsText: call.argumentsText,
     })),
     asked: response.calls.length,
     usage: usageOf(response.usage),
@@ -56,12 +57,10 @@ export function takeIn(response: Response): Taken {
 }
 
 /** What a step keeps of a call: arguments that were too long to be looked at are not stored whole either. */
-export const storedCall = (call: ModelCall): { name: string; argumentsText: string } => ({
-  name: call.name,
+export const storedCall = ({ name, argumentsText }: ModelCall): { name: string; argumentsText: string } => ({
+  name,
   argumentsText:
-    call.argumentsText.length > MAX_ARGUMENTS
-      ? bounded(call.argumentsText, MAX_REJECTED_ARGUMENTS)
-      : call.argumentsText,
+    argumentsText.length > MAX_ARGUMENTS ? bounded(argumentsText, MAX_REJECTED_ARGUMENTS) : storable(argumentsText),
 });
 
 type Judged = { tool: Tool; args: Readonly<Record<string, unknown>>; kind: EffectKind } | { refusal: string };

@@ -15,7 +15,7 @@ import { systemClock } from "#src/clock.ts";
 import { asks, bench, done, drain, engineAgent, lost, says, writer } from "../support/engine.ts";
 import { useLedger } from "../support/postgres.ts";
 import { SilentProxy } from "../support/proxy.ts";
-import { later, rowOf } from "../support/reality.ts";
+import { later, rowOf, withChanges } from "../support/reality.ts";
 import { aMessage } from "../support/world.ts";
 
 const LEASE_MS = 10_000;
@@ -140,18 +140,15 @@ describe("a lease that is lost", () => {
     const tool = writer([done("must not be sent")]);
     const { deps } = bench(ledger.db, [asks(["write", { to: "l4" }])], [tool], { settings: EAGER });
     let since: unknown;
-    const crossing = ledger.db.transaction.bind(ledger.db);
-    const db = Object.create(ledger.db, {
-      transaction: {
-        value: async (body: Parameters<typeof crossing>[0]) => {
-          const answer = await crossing(body);
-          since ??= await takeOver(runId);
-          // The renewal says so before the engine goes on.
-          while (!logged.some((line) => line.message === "lease lost")) await ledger.db.ping();
-          return answer;
-        },
+    const db = withChanges(ledger.db, {
+      transaction: async (body) => {
+        const answer = await ledger.db.transaction(body);
+        since ??= await takeOver(runId);
+        // The renewal says so before the engine goes on.
+        while (!logged.some((line) => line.message === "lease lost")) await ledger.db.ping();
+        return answer;
       },
-    }) as Database;
+    });
     const logged: { message: string }[] = [];
     const warn = (_fields: object, message: string) => logged.push({ message });
     await driveFirst(runId, { ...deps, db, log: { ...deps.log, warn } });

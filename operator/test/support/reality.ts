@@ -179,3 +179,14 @@ export async function outcomeOf(db: Database, runId: string) {
     effects: run.effects.filter((effect) => effect.kind !== "reply"),
   };
 }
+
+/** The same ledger with some of its methods replaced. */
+export function withChanges(db: Database, changes: Partial<Database>): Database {
+  return new Proxy(db, {
+    get(target, key) {
+      if (Object.hasOwn(changes, key)) return Reflect.get(changes, key) as unknown;
+      const value: unknown = Reflect.get(target, key, target);
+      return typeof value === "function" ? (value.bind(target) as unknown) : value;
+    },
+  });
+}
