@@ -32,14 +32,15 @@ describe("the witness's recount", () => {
 
 describe("what Pawl says against what the witness saw", () => {
   const against = (
-    tally: { asked: number; confirmed: number; unknown: number },
+    tally: { asked: number; confirmed: number; unknown: number; failed?: number },
     seen: { writes: number; doubled: number },
     shop: "north" | "south" = "north",
-  ) => contradictions([{ shop, tally: { kills: 1, ...tally }, seen: { orders: 1, requests: 2, ...seen } }]);
+  ) => contradictions([{ shop, tally: { kills: 1, failed: 0, ...tally }, seen: { orders: 1, requests: 2, ...seen } }]);
 
   for (const [name, tally, seen, expected] of [
     ["agrees", { asked: 1, confirmed: 1, unknown: 0 }, { writes: 1, doubled: 0 }, []],
     ["may not know of a write that happened", { asked: 1, confirmed: 0, unknown: 1 }, { writes: 1, doubled: 0 }, []],
+    ["may say that it was not done", { asked: 1, confirmed: 0, unknown: 0, failed: 1 }, { writes: 0, doubled: 0 }, []],
     ["may not know of a write that did not", { asked: 1, confirmed: 0, unknown: 1 }, { writes: 0, doubled: 0 }, []],
     ["differs by a doubled write", { asked: 1, confirmed: 2, unknown: 0 }, { writes: 2, doubled: 1 }, [/too many/]],
     [

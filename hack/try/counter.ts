@@ -2,8 +2,8 @@
 import type { Count } from "./witness.ts";
 import type { Shop } from "./shops.ts";
 
-/** `confirmed`: writes that this side believes took place; `unknown`: that it says nobody knows. */
-export type Tally = { kills: number; asked: number; confirmed: number; unknown: number };
+/** Of the writes asked for, as this side tells it: took place, nobody knows, provably did not (never sent in time). */
+export type Tally = { kills: number; asked: number; confirmed: number; unknown: number; failed: number };
 
 export const SIDES: Readonly<Record<Shop, string>> = {
   north: "Pawl, the shop honours keys",
@@ -24,12 +24,14 @@ export class Counter {
     const told = north.unknown + west.unknown;
     const pawl = `Pawl: ${north.asked + west.asked} asked, ${north.confirmed + west.confirmed} done`;
     const open = told === 0 ? "" : `, ${told} not known`;
-    return `kills ${this.kills} │ ${pawl}${open} │ plain loop: ${south.asked} asked, ${south.confirmed} done`;
+    const failed = north.failed + west.failed;
+    const not = failed === 0 ? "" : `, ${failed} not done`;
+    return `kills ${this.kills} │ ${pawl}${open}${not} │ plain loop: ${south.asked} asked, ${south.confirmed} done`;
   }
 }
 
 function zero(): Tally {
-  return { kills: 0, asked: 0, confirmed: 0, unknown: 0 };
+  return { kills: 0, asked: 0, confirmed: 0, unknown: 0, failed: 0 };
 }
 
 export type Row = { readonly shop: Shop; readonly tally: Tally; readonly seen: Count };
@@ -51,16 +53,15 @@ export function comparison(rows: readonly Row[]): string[][] {
 export function contradictions(rows: readonly Row[]): string[] {
   return rows
     .filter(({ shop }) => shop !== "south")
-    .flatMap(({ shop, tally, seen }) => [
-      ...(seen.doubled > 0 ? [`${shop}: ${seen.doubled} writes too many`] : []),
-      ...(tally.confirmed > seen.writes
-        ? [`${shop}: ${tally.confirmed} said to be done, ${seen.writes} happened`]
-        : []),
-      ...(tally.confirmed + tally.unknown < tally.asked
-        ? [`${shop}: ${tally.asked - tally.confirmed - tally.unknown} orders are lost`]
-        : []),
-      ...(seen.writes > tally.confirmed + tally.unknown
-        ? [`${shop}: ${seen.writes} happened, ${tally.confirmed + tally.unknown} are accounted for`]
-        : []),
-    ]);
+    .flatMap(({ shop, tally: { asked, confirmed, unknown, failed }, seen }) => {
+      const lost = asked - confirmed - unknown - failed;
+      return [
+        ...(seen.doubled > 0 ? [`${shop}: ${seen.doubled} writes too many`] : []),
+        ...(confirmed > seen.writes ? [`${shop}: ${confirmed} said to be done, ${seen.writes} happened`] : []),
+        ...(lost > 0 ? [`${shop}: ${lost} orders are lost`] : []),
+        ...(seen.writes > confirmed + unknown
+          ? [`${shop}: ${seen.writes} happened, ${confirmed + unknown} are accounted for`]
+          : []),
+      ];
+    });
 }

@@ -33,6 +33,7 @@ export async function ended(ledger: Cast["ledger"], run: KubeObject, tally?: Tal
   if (tally !== undefined) {
     const states = ((mirror.last_effects ?? []) as { state: string }[]).map(({ state }) => state);
     tally.confirmed += states.filter((state) => state === "confirmed").length;
+    tally.failed += states.filter((state) => state === "failed").length;
     tally.unknown += mirror.effects_unknown;
   }
   return mirror;

@@ -37,6 +37,7 @@ describe("the try, unattended", function () {
       asked: 1 + LEDGER_KILLS,
       confirmed: 1 + LEDGER_KILLS,
       unknown: 0,
+      failed: 0,
     });
     assert.deepEqual([counted.orders, counted.writes, counted.doubled], [1 + LEDGER_KILLS, 1 + LEDGER_KILLS, 0]);
   });

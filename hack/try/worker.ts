@@ -8,7 +8,7 @@ import type { Leftovers } from "./leftovers.ts";
 
 export const MAIN = join(repository, "operator/src/main.ts");
 /** Milliseconds. The product's own are 10 s for a lease and a first byte, 30 s for an answer. */
-export const TIMES = { lease: 1_500, renew: 400, send: 500, httpTimeout: 1_000, settleSlack: 200, poll: 50 } as const;
+export const TIMES = { lease: 1_500, renew: 400, send: 1_000, httpTimeout: 1_000, settleSlack: 200, poll: 50 } as const;
 
 type Line = { readonly msg: string; readonly run?: string; readonly token?: number };
 export type WorkerOptions = { ledgerUrl: string; name: string; failpoint?: string };
