@@ -2,6 +2,7 @@
 import { parseArgs } from "node:util";
 import { ensureCluster } from "./cluster/cluster.ts";
 import { mocha, runLayers } from "./lib/layers.ts";
+import { SUITES } from "./lib/suites.ts";
 import { logToStderr } from "./lib/say.ts";
 
 /** `argv` as after `npm run e2e --`; what mocha understands is handed on. */
@@ -12,7 +13,7 @@ export async function e2e(argv: readonly string[]): Promise<void> {
     log: logToStderr,
   });
   await mocha(
-    ["e2e/**/*.test.ts"],
+    SUITES.e2e,
     { PAWL_E2E_CLUSTER: JSON.stringify(cluster) },
     values.grep === undefined ? [] : ["--grep", values.grep],
   );

@@ -5,6 +5,7 @@ import { startControlPlane } from "./cluster/control-plane.ts";
 import { e2e } from "./e2e.ts";
 import { fastLayers } from "./lib/fast.ts";
 import { type Layer, mocha, runLayers } from "./lib/layers.ts";
+import { SUITES } from "./lib/suites.ts";
 import { logToStderr } from "./lib/say.ts";
 
 /** The oldest version that is supported, where Debian puts it. */
@@ -12,20 +13,15 @@ const OLDEST_POSTGRES = "/usr/lib/postgresql/15/bin";
 
 const layers: readonly Layer[] = [
   ...fastLayers,
-  {
-    name: "adapters and fakes",
-    run: () =>
-      mocha(["fakes/test/**/*.test.ts", "operator/test/models/**/*.test.ts", "operator/test/tools/**/*.test.ts"]),
-  },
-  {
-    name: "ledger and engine",
-    run: () => mocha(["operator/test/ledger/**/*.test.ts", "operator/test/engine/**/*.test.ts"]),
-  },
+  { name: "adapters and fakes", run: () => mocha(SUITES.adapters) },
+  { name: "ledger", run: () => mocha(SUITES.ledger) },
+  { name: "engine", run: () => mocha(SUITES.engine) },
+  { name: "try", run: () => mocha(SUITES.try) },
   {
     name: "ledger on PostgreSQL 15",
     run: async () => {
       if (existsSync(join(OLDEST_POSTGRES, "initdb")))
-        await mocha(["operator/test/ledger/**/*.test.ts"], { PAWL_TEST_POSTGRES: OLDEST_POSTGRES });
+        await mocha(SUITES.ledger, { PAWL_TEST_POSTGRES: OLDEST_POSTGRES });
       else console.log(`not on this machine (${OLDEST_POSTGRES}): the ledger was tested on the embedded version only`);
     },
   },
@@ -36,8 +32,8 @@ const layers: readonly Layer[] = [
       await (await startControlPlane({ log: logToStderr })).stop();
     },
   },
-  { name: "kube", run: () => mocha(["operator/test/kube/**/*.test.ts", "hack/test/kube/**/*.test.ts"]) },
-  { name: "crash sweep", run: () => mocha(["operator/test/sweep/**/*.test.ts"]) },
+  { name: "kube", run: () => mocha(SUITES.kube) },
+  { name: "crash sweep", run: () => mocha(SUITES.sweep) },
   { name: "e2e", run: () => e2e([]) },
 ];
 

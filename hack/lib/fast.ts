@@ -1,15 +1,8 @@
 // The fast loop: format, lint, types, generated files, and every test that needs no service.
 import { command, type Layer, mocha } from "./layers.ts";
+import { SUITES } from "./suites.ts";
 
 const BIN = "node_modules/.bin";
-
-export const UNIT = [
-  "crds/test/**/*.test.ts",
-  "hack/test/*.test.ts",
-  "operator/test/*.test.ts",
-  "operator/test/rules/**/*.test.ts",
-  "operator/test/controllers/**/*.test.ts",
-];
 
 export const fastLayers: readonly Layer[] = [
   { name: "format", run: () => command(`${BIN}/biome`, ["format", "."]) },
@@ -22,5 +15,5 @@ export const fastLayers: readonly Layer[] = [
       await command(process.execPath, ["hack/docs.ts", "--check"]);
     },
   },
-  { name: "unit", run: () => mocha(UNIT) },
+  { name: "unit", run: () => mocha(SUITES.unit) },
 ];
