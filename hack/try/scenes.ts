@@ -153,7 +153,9 @@ export async function plainLoop(cast: Cast): Promise<void> {
   stage.count(counter.line());
   await showLog(cast, "south");
   stage.line("its own record holds one call with one result: it does not know that it ordered twice");
-  stage.line("it sent no key: one saved before the request left would have helped here, if its author had thought of it");
+  stage.line(
+    "it sent no key: one saved before the request left would have helped here, if its author had thought of it",
+  );
 }
 
 export async function withoutKeys(cast: Cast): Promise<void> {
