@@ -1,0 +1,151 @@
+/** The provider request at every cut point of random runs, against what strict providers refuse. */
+import assert from "node:assert/strict";
+import fc from "fast-check";
+import { transcript, type TranscriptInput } from "#rules/transcript.ts";
+import { checkRequest } from "../../../fakes/src/model-strict.ts";
+
+const blankish = fc.constantFrom("", " ", "\n\n", "\t");
+const text = fc.oneof(fc.string({ unit: "grapheme" }), blankish);
+const outcome = fc.constantFrom("real", "rejected", "skipped", "cancelled", "unknown");
+const argumentsText = fc.oneof(
+  fc.json(),
+  fc.constantFrom("", "{", "null", "[1]", '"x"', '{"a":1}', '{"url":"http://x.test"}'),
+);
+const aCall = fc.record({ name: text, argumentsText, outcome, result: text });
+/** A reply that was delivered ends a turn: what a later request can contain is one that was not. */
+const aStep = fc.record({
+  text: fc.option(text, { nil: null }),
+  truncated: fc.boolean(),
+  calls: fc.array(aCall, { maxLength: 4 }),
+});
+const person = fc.record({ actor: text, text });
+const earlier = fc.record({
+  messages: fc.array(person, { maxLength: 3 }),
+  // Replies are never blank: the engine makes none of blank text.
+  reply: fc.option(
+    text.filter((reply) => reply.trim() !== ""),
+    { nil: null },
+  ),
+  status: fc.constantFrom("succeeded", "failed", "cancelled", "budget_exhausted"),
+});
+
+type Step = typeof aStep extends fc.Arbitrary<infer T> ? T : never;
+
+/** Rows as the engine would have written them after these responses. */
+function rows(steps: readonly Step[]): Pick<TranscriptInput, "steps" | "calls"> {
+  return {
+    steps: steps.map((step, n) => ({
+      ordinal: n + 1,
+      response: { text: step.text, truncated: step.truncated, calls: step.calls },
+    })),
+    calls: steps.flatMap((step, n) => {
+      const ordinal = n + 1;
+      if (step.calls.length > 0) {
+        return step.calls.map((call, idx) => ({
+          ordinal,
+          idx,
+          tool: call.name,
+          class: "effectful",
+          outcome: call.outcome,
+          result: call.result,
+        }));
+      }
+      if ((step.text ?? "").trim() === "") return [];
+      return [{ ordinal, idx: 0, tool: "reply", class: "reply", outcome: "withheld", result: "not sent" }];
+    }),
+  };
+}
+
+const scenario = fc.record({
+  agentName: text,
+  instructions: text,
+  contextTokens: fc.integer({ min: 1, max: 400 }),
+  earlier: fc.array(earlier, { maxLength: 5 }),
+  triggers: fc.array(person, { minLength: 1, maxLength: 4 }),
+  steps: fc.array(aStep, { maxLength: 6 }),
+  toolsOffered: fc.boolean(),
+});
+
+const refusal = (input: TranscriptInput) => {
+  const tools = input.toolsOffered ? { tools: [{ type: "function", function: { name: "http_request" } }] } : {};
+  const checked = checkRequest(
+    JSON.parse(JSON.stringify({ model: "m", messages: transcript(input), ...tools })),
+    undefined,
+  );
+  return checked.ok ? null : checked.refusal.message;
+};
+
+describe("the request that is built from rows", () => {
+  it("is one that strict providers take, at every cut point of any run", () => {
+    fc.assert(
+      fc.property(scenario, ({ steps, ...rest }) => {
+        for (let cut = 0; cut <= steps.length; cut += 1) {
+          assert.equal(refusal({ ...rest, ...rows(steps.slice(0, cut)) }), null);
+        }
+      }),
+      { numRuns: 400 },
+    );
+  }).timeout(30_000);
+
+  it("begins with the same messages at every cut point: what was shown is never rewritten", () => {
+    fc.assert(
+      fc.property(scenario, ({ steps, ...rest }) => {
+        const whole = transcript({ ...rest, ...rows(steps) });
+        for (let cut = 0; cut < steps.length; cut += 1) {
+          const part = transcript({ ...rest, ...rows(steps.slice(0, cut)) });
+          assert.deepEqual(whole.slice(0, part.length), part);
+        }
+      }),
+      { numRuns: 100 },
+    );
+  }).timeout(30_000);
+
+  const base: TranscriptInput = {
+    agentName: "helper",
+    instructions: "Be brief.",
+    contextTokens: 10,
+    toolsOffered: true,
+    earlier: [],
+    triggers: [{ actor: "alice", text: "please" }],
+    ...rows([]),
+  };
+
+  it("is not built at all while a call has no result (I6)", () => {
+    const step = { text: null, truncated: false, calls: [{ name: "echo", argumentsText: "{}" }] };
+    const open = { ordinal: 1, idx: 0, tool: "echo", class: "pure", outcome: null, result: null };
+    assert.throws(
+      () => transcript({ ...base, steps: [{ ordinal: 1, response: step }], calls: [open] }),
+      /I6: call 1\.0 has no result/,
+    );
+  });
+
+  it("keeps the newest whole turns that fit a third of the context, and says that there were others", () => {
+    const turn = (name: string, size: number) => ({
+      messages: [{ actor: "a", text: name }],
+      reply: "r".repeat(size - `[user a]\n${name}`.length),
+      status: "succeeded",
+    });
+    // 300 tokens are 900 characters, a third of them 300.
+    const input = { ...base, contextTokens: 300, earlier: [turn("old", 100), turn("mid", 150), turn("new", 150)] };
+    const contents = transcript(input).map(({ content }) => String(content));
+    assert.deepEqual(
+      [contents[1], contents[2], contents[4], contents.length],
+      ["(Earlier turns of this conversation are left out here.)", "[user a]\nmid", "[user a]\nnew", 7],
+    );
+    const one = transcript({ ...input, earlier: [turn("old", 301)] });
+    assert.deepEqual(
+      one.slice(1).map(({ content }) => content),
+      ["(Earlier turns of this conversation are left out here.)", "[user alice]\nplease"],
+    );
+    const fits = transcript({ ...input, earlier: [turn("old", 300)] });
+    assert.equal(fits[1]?.content, "[user a]\nold");
+  });
+
+  it("shows an earlier turn that ended without an answer as that", () => {
+    const ended = { messages: [{ actor: "a", text: "x" }], reply: null, status: "failed" };
+    assert.equal(
+      transcript({ ...base, contextTokens: 1_000, earlier: [ended] })[2]?.content,
+      "(This turn ended without an answer: failed.)",
+    );
+  });
+});
