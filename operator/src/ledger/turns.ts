@@ -168,17 +168,32 @@ const requestStopStatement = statement({
 const withdrawEventStatement = statement({
   name: "withdraw_event",
   guarded: true,
-  params: { conversation: "uuid", event: "uuid" },
+  params: {
+    conversation: "uuid",
+    event: "uuid",
+    stop_event: "uuid",
+    ext_id: "text",
+    actor: "uuid",
+    body: "text?",
+  },
   columns: { verdict: "text" },
   // Under the conversation's lock no one else moves a message; a state seen otherwise is found at the next look.
   text: `
     with locked as (select * from conversations where id = :conversation for no key update),
-    verdict as (select id, 'ok' as verdict from locked),
+    verdict as (select id, head_seq, 'ok' as verdict from locked),
     message as (
       update message_events e set state = 'withdrawn' from verdict v
       where e.id = :event and e.conversation_id = v.id and e.state = 'pending' returning e.id),
+    stop_message as (
+      insert into message_events (id, conversation_id, seq, kind, ext_id, order_key, actor_id, body, state, received_at)
+      select :stop_event, v.id, v.head_seq + 1, 'stop', :ext_id, '', :actor, :body, 'applied', pawl_now()
+      from message, verdict v on conflict do nothing returning id),
+    decision as (
+      insert into interrupts (event_id, relation, asked, done, reason, at)
+      select id, 'cancels', 'cancel', 'withdrawn', 'NotStarted', pawl_now() from stop_message),
     conversation as (
-      update conversations c set mail_version = c.mail_version + 1 from message, verdict v where c.id = v.id)
+      update conversations c set mail_version = c.mail_version + 1, head_seq = c.head_seq + (select count(*) from stop_message)
+      from message, verdict v where c.id = v.id)
     select case when exists (select from message) then 'withdrawn' else 'moved' end as verdict from verdict`,
 });
 
@@ -259,7 +274,14 @@ export async function requestStop(db: Runner, stop: StopRequest): Promise<Stoppe
   for (let look = 0; look < MAX_LOOKS; look += 1) {
     const position = await db.one(readPosition, { event: stop.eventId });
     if (position.state === "pending" || position.state === "undecided") {
-      const row = await db.one(withdrawEventStatement, { conversation: position.conversation_id, event: stop.eventId });
+      const row = await db.one(withdrawEventStatement, {
+        conversation: position.conversation_id,
+        event: stop.eventId,
+        stop_event: uuidv7(),
+        ext_id: stop.extId,
+        actor: actor.id,
+        body: stop.why,
+      });
       if (row.verdict === "withdrawn") return "withdrawn";
       continue;
     }

@@ -234,6 +234,11 @@ describe("the mailbox", () => {
       const waiting = (await more(run)) as { eventId: string };
       assert.equal(await stop(ledger.db, waiting.eventId), "withdrawn");
       assert.deepEqual(await event(waiting.eventId), { seq: 2, state: "withdrawn", run_id: null });
+      const { rows: told } = await ledger.db.pool.query(
+        "select i.done, i.reason from interrupts i join message_events e on e.id = i.event_id where e.conversation_id = (select conversation_id from message_events where id = $1)",
+        [waiting.eventId],
+      );
+      assert.deepEqual(told, [{ done: "withdrawn", reason: "NotStarted" }]);
       assert.equal((await runRow(ledger, run.runId)).status, "running");
       assert.deepEqual(await end(ledger.db, run), { kind: "finished", nextRunId: null });
     });
