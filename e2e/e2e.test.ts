@@ -3,6 +3,7 @@
  * the order is fixed here; the last journey takes it away.
  */
 import { applyJourneys } from "./journeys/apply.ts";
+import { chartJourneys } from "./journeys/charts.ts";
 import { crashJourneys } from "./journeys/crash.ts";
 import { installJourneys } from "./journeys/install.ts";
 import { readingJourneys } from "./journeys/reading.ts";
@@ -29,6 +30,7 @@ describe("On a real cluster", function () {
     await pawl?.remove();
   });
 
+  chartJourneys(installed);
   installJourneys(installed);
   applyJourneys(installed);
   readingJourneys(installed);

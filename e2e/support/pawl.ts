@@ -83,10 +83,17 @@ export class Pawl {
     throw new Error(`${stderr.trim()}\n${JSON.stringify(run?.status, null, 2)}`);
   }
 
-  /** The Run once its status is as wanted. */
+  /** The Run once its status is as wanted. Throws with what it shows instead. */
   async when(name: string, wanted: (run: KubeObject) => boolean, seconds = 60): Promise<KubeObject> {
-    for await (const run of this.kubectl.watch("runs.pawl.dev", name, AGENTS, seconds * 1_000))
-      if (wanted(run)) return run;
+    let last: KubeObject | undefined;
+    try {
+      for await (const run of this.kubectl.watch("runs.pawl.dev", name, AGENTS, seconds * 1_000)) {
+        last = run;
+        if (wanted(run)) return run;
+      }
+    } catch (cause) {
+      throw new Error(`${(cause as Error).message}: ${JSON.stringify(last?.status, null, 2)}`, { cause });
+    }
     throw new Error("unreachable: the watch ends by throwing");
   }
 

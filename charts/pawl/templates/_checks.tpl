@@ -15,7 +15,7 @@
 {{- if not .Values.agentNamespaces -}}
 {{- fail "no namespace to serve: set agentNamespaces to those whose Agents this install serves, for example agentNamespaces={default}" -}}
 {{- end -}}
-{{- if and .Values.defaultModel.existingSecret.name (not (dig "primary" "baseURL" "" .Values.defaults.models)) -}}
+{{- if and .Values.defaultModel.existingSecret.name (not (dig "primary" "baseURL" "" (.Values.defaults.models | default dict))) -}}
 {{- fail "defaultModel.existingSecret is a key without an endpoint: set defaults.models.primary too" -}}
 {{- end -}}
 {{- end -}}
