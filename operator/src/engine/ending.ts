@@ -9,14 +9,17 @@ import { record, sendReply } from "./record.ts";
 import { replyCall } from "./response.ts";
 import { Left, type Turn } from "./turn.ts";
 
+const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? "" : "s"}`;
+
 /** The limit that this turn has used up, in words; null: it may go on. */
 export function exhaustedBudget(turn: Turn): string | null {
   const { budgets } = turn.agent;
-  if (turn.steps.length >= budgets.iterations) return `${budgets.iterations} iterations`;
-  if (turn.modelCalls >= budgets.modelCalls) return `${budgets.modelCalls} model calls`;
-  if (turn.toolCalls >= budgets.toolCalls) return `${budgets.toolCalls} tool calls`;
-  if (turn.inputTokens >= budgets.inputTokens) return `${budgets.inputTokens} input tokens`;
-  if (turn.outputTokens >= budgets.outputTokens) return `${budgets.outputTokens} output tokens`;
+  if (turn.steps.length >= budgets.iterations) return counted(budgets.iterations, "iteration");
+  if (turn.modelCalls >= budgets.modelCalls) return counted(budgets.modelCalls, "model call");
+  // With its calls used up a turn may still answer; only one that asks for more is over (those calls were rejected).
+  if (turn.toolCalls > budgets.toolCalls) return counted(budgets.toolCalls, "tool call");
+  if (turn.inputTokens >= budgets.inputTokens) return counted(budgets.inputTokens, "input token");
+  if (turn.outputTokens >= budgets.outputTokens) return counted(budgets.outputTokens, "output token");
   return null;
 }
 

@@ -291,7 +291,7 @@ describe("what a run is given", () => {
     assert.ok(failed);
     assert.deepEqual(
       [row.status, row.reason, row.message],
-      ["budget_exhausted", "BudgetExhausted", "the budget of 1 iterations is used up"],
+      ["budget_exhausted", "BudgetExhausted", "the budget of 1 iteration is used up"],
     );
     assert.equal(record.calls.filter(({ class: kind }) => kind === "reply").length, 1);
   });
