@@ -26,6 +26,10 @@ describe("On a real cluster", function () {
     this.timeout(600_000);
     pawl = await Pawl.install();
   });
+  // What a person would look at first; the pods are gone when the report is read.
+  afterEach(async function () {
+    if (this.currentTest?.state === "failed") console.error(await pawl?.logs());
+  });
   after(async () => {
     await pawl?.remove();
   });

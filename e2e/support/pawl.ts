@@ -128,6 +128,14 @@ export class Pawl {
     return (await this.kubectl.run(["exec", "-n", namespace, target, "--", ...node])).trim();
   }
 
+  /** The pods and the ends of their logs. */
+  async logs(): Promise<string> {
+    const ask = async (...args: string[]) => (await this.kubectl.try(args)).stdout;
+    const pods = await ask("get", "pods", "-A", "-l", "app.kubernetes.io/part-of in (pawl, pawl-fakes)");
+    const of = (role: string) => ask("logs", "-n", SYSTEM, "-l", `app.kubernetes.io/component=${role}`, "--tail=20");
+    return [pods, await of("controller"), await of("worker")].join("\n");
+  }
+
   async transcript(name: string, namespace = AGENTS): Promise<string> {
     return await this.kubectl.run([
       "exec",
