@@ -18,7 +18,7 @@ import { checkRequest } from "../../../fakes/src/model-strict.ts";
 import { asks, bench, done, drain, engineAgent, lost, quick, says, type Script, writer } from "../support/engine.ts";
 import { useLedger } from "../support/postgres.ts";
 import { rowOf, withChanges } from "../support/reality.ts";
-import { aMessage } from "../support/world.ts";
+import { aCall, aClaimedRun, aMessage, respond } from "../support/world.ts";
 
 const NUL = "\u0000";
 const HALF = "\ud83d";
@@ -81,6 +81,16 @@ describe("what a run is given", () => {
     assert.deepEqual(requests[0]?.messages.at(-1)?.content, "[user alice]\na\ufffdb\ufffdc");
     assert.deepEqual(results(requests, 1).slice(1), ["a\ufffdb\ufffdc", "a\ufffdb\ufffdc"]);
     assert.deepEqual(record.calls.at(-1)?.args, { text: "a\ufffdb\ufffdc" });
+  });
+
+  it("may come to the ledger past the engine: no row is refused for it", async () => {
+    const { runId, token } = await aClaimedRun(ledger.db);
+    const args = { [`a${NUL}`]: [`b${HALF}`, { c: `"\\u0000${NUL}"` }] };
+    const call = aCall({ args, outcome: "rejected", result: NUL });
+    assert.equal((await respond(ledger.db, { runId, token }, [call])).kind, "committed");
+    const [kept] = (await readRun(ledger.db, runId)).calls;
+    assert.deepEqual(kept?.args, { "a\ufffd": ["b\ufffd", { c: '"\\u0000\ufffd"' }] });
+    assert.equal(kept?.result, "\ufffd");
   });
 
   it("is the same in memory and read back: the request is rebuilt to the letter", async () => {
