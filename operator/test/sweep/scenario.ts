@@ -10,7 +10,7 @@ import { ingest } from "#ledger/mailbox.ts";
 import type { Postgres } from "../support/postgres.ts";
 
 /** Short versions of the product's times, so that a whole recovery fits in seconds. Milliseconds. */
-export const TIMES = { lease: 1_500, renew: 400, send: 500, httpTimeout: 800, settleSlack: 200, poll: 50 } as const;
+export const TIMES = { lease: 1_500, renew: 400, send: 1_200, httpTimeout: 800, settleSlack: 200, poll: 50 } as const;
 export const SETTLE_MS = TIMES.send + TIMES.httpTimeout + TIMES.settleSlack;
 
 export const SCRIPTS = {

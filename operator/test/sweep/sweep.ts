@@ -24,7 +24,7 @@ export type Outcome = Verdict & {
 };
 
 /** What a kill leaves open is over by then; a case that takes longer hangs, and says so. */
-export const CASE_MS = 30_000;
+export const CASE_MS = 60_000;
 
 export const caseName = (spec: CaseSpec): string =>
   `${spec.variant} at ${pointText(spec.point)}${spec.first === undefined ? "" : ` after a kill at ${pointText(spec.first)}`}`;
