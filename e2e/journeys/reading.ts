@@ -73,8 +73,8 @@ export function readingJourneys(pawl: () => Pawl): void {
       assert.equal(answer.sha256, sha256(LONG_ANSWER));
       assert.ok(Buffer.byteLength(answer.preview ?? "") <= 1_024);
       const command = /kubectl (exec .*)$/.exec(message ?? "")?.[1]?.split(" ") ?? [];
-      // Named by the Run for the namespace that Pawl runs in; a person adds nothing.
-      const whole = await pawl().kubectl.run(command.includes(SYSTEM) ? command : ["-n", SYSTEM, ...command]);
+      assert.ok(command.includes(SYSTEM), "named for the namespace that Pawl runs in: a person adds nothing");
+      const whole = await pawl().kubectl.run(command);
       assert.match(whole, /This is the end of it\./);
       assert.equal(whole.split("One of many lines of a long answer.").length - 1, 120);
     });

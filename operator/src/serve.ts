@@ -172,6 +172,10 @@ async function work(self: Process, db: Database, kube: KubeClient | null): Promi
         agentNamespaces: config.agentNamespaces,
         defaults: config.defaults as object,
         instance: config.instance,
+        // As a person would type it: Pawl's own namespace is not theirs.
+        ...(kube.namespace === undefined
+          ? {}
+          : { transcriptCommand: `kubectl exec -n ${kube.namespace} deploy/pawl-worker -- pawl transcript` }),
       },
       log,
       metrics: metrics.controllers,
