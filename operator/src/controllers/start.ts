@@ -20,6 +20,7 @@ import { type Context, Namespaces } from "./context.ts";
 import { Outage } from "./outage.ts";
 import { LedgerPoll } from "./poll.ts";
 import { RunController } from "./run/apply.ts";
+import { Arrivals } from "./run/order.ts";
 import { RunIndex } from "./run/by-key.ts";
 import { Departures } from "./run/departures.ts";
 import { runsTouchedBy } from "./run/waiting.ts";
@@ -85,6 +86,7 @@ class Assembly {
   readonly #runController: RunController;
   readonly #departures: Departures;
   readonly #index = new RunIndex();
+  readonly #arrivals = new Arrivals();
   readonly #events: EventRecorder;
   readonly #poll: LedgerPoll;
 
@@ -115,7 +117,7 @@ class Assembly {
     };
     this.#departures = new Departures(this.#context);
     this.#agentController = new AgentController(this.#context, (key) => this.#runQueue.add(key));
-    this.#runController = new RunController(this.#context, this.#departures);
+    this.#runController = new RunController(this.#context, this.#departures, this.#arrivals);
     this.#agentQueue = this.#queue("agent", AGENT_CONCURRENCY, (key, signal) =>
       this.#agentController.reconcile(key, signal),
     );
@@ -212,7 +214,9 @@ class Assembly {
   #runChanged({ key, object, previous, by }: Change): void {
     if (previous !== undefined) this.#index.remove(previous);
     if (object !== undefined) this.#index.add(object);
+    if (object !== undefined) this.#arrivals.note(object);
     const replaced = object !== undefined && object.metadata.uid !== previous?.metadata.uid;
+    if (previous !== undefined && (object === undefined || replaced)) this.#arrivals.forget(previous);
     const gone = object === undefined ? by === "watch" : replaced;
     if (gone && previous?.metadata.uid !== undefined) this.#departures.watched(key, previous.metadata.uid);
     this.#runQueue.add(key);

@@ -179,7 +179,7 @@ describe("a Run that becomes a message", () => {
     assert.deepEqual(message.actor, { connector: "kubernetes", extId: "alice" });
     assert.equal(message.connector, "kubernetes/demo");
     assert.equal(message.conversationKey, "run:demo/one");
-    assert.equal(message.orderKey, "2026-03-01T11:30:00Z/one");
+    assert.equal(message.orderKey, "2026-03-01T11:30:00Z");
     assert.equal(message.agentId, "agent-id");
     assert.equal(message.generation, 3);
     assert.deepEqual([message.applied?.key, message.applied?.objectUid], ["demo/one", "run-uid"]);

@@ -235,6 +235,23 @@ describe("controllers on a real API server", function () {
     assert.deepEqual(await world.broken(), []);
   });
 
+  it("make the Runs of a conversation messages in the order in which they were made", async () => {
+    await world.start();
+    // Names that no alphabet puts in this order, most of them within one second, and all before their Agent.
+    const names = ["m", "z", "a", "q", "b", "y", "c", "x"];
+    for (const name of names) await world.run(name, { conversation: "talk" });
+    await world.shows("x", "waits for its Agent", (s) => s.reason === "AgentNotFound");
+    await world.agent("helper");
+    for (const name of names) await world.shows(name, "a message", (s) => s.ledger !== undefined);
+    const { rows } = await world.db.pool.query<{ name: string }>(
+      "select k.object_name as name from message_events e join run_keys k on k.event_id = e.id order by e.seq",
+    );
+    assert.deepEqual(
+      rows.map((row) => row.name),
+      names,
+    );
+  });
+
   it("end the turns of a deleted Agent, also those that wait, and let it come back", async () => {
     await world.start();
     await world.agent("helper");

@@ -12,6 +12,7 @@ import { announcements } from "./announce.ts";
 import { decideRun, expiresIn, type RunFacts, statusOf } from "./decide.ts";
 import type { Departures } from "./departures.ts";
 import { observeRun } from "./observe.ts";
+import { type Arrivals, MAX_ORDER_WAIT_MS, ORDER_LOOK_MS } from "./order.ts";
 
 /** Steps of one reconcile: stop, admit, show, each after another look. More means that somebody writes all the time. */
 const MAX_ROUNDS = 6;
@@ -27,9 +28,13 @@ export class RunController {
   readonly #pace: Pace;
   /** Runs whose status is ahead of the ledger, so that it is said once. */
   readonly #behind = new Set<string>();
+  /** Since when a Run waits for one of its conversation that was made before it. */
+  readonly #held = new Map<string, number>();
+  readonly #arrivals: Arrivals;
 
-  constructor(context: Context, departures: Departures) {
+  constructor(context: Context, departures: Departures, arrivals: Arrivals) {
     this.#context = context;
+    this.#arrivals = arrivals;
     this.#departures = departures;
     this.#pace = new Pace(context.clock, context.timing.quietMs);
   }
@@ -47,6 +52,7 @@ export class RunController {
     if (object === undefined) {
       this.#pace.forget(key);
       this.#behind.delete(key);
+      this.#held.delete(key);
       return undefined;
     }
     return { requeueAfterMs: 1_000 };
@@ -93,10 +99,22 @@ export class RunController {
     if (facts === null) return { done: true as const, outcome: undefined };
     const decision = decideRun(facts);
     if (decision.do !== "admit") return { done: false as const, object };
+    if (this.#waitsItsTurn(key, object)) return { done: true as const, outcome: { requeueAfterMs: ORDER_LOOK_MS } };
     const taken = await ingest(this.#context.db, decision.message);
     // A duplicate is another controller's admission, or our own before a crash: the next look shows whose.
     this.#context.log.info({ run: key, uid: seen.object.metadata.uid, taken: taken.kind }, "run admitted");
     return { done: false as const, object };
+  }
+
+  /** While a Run of its conversation that was made before it is on its way to become a message, for a while at most. */
+  #waitsItsTurn(key: string, object: KubeObject): boolean {
+    const { clock, runs } = this.#context;
+    const since = this.#held.get(key) ?? clock.monotonic();
+    const waits =
+      this.#arrivals.ahead(runs.values(), object) !== undefined && clock.monotonic() - since < MAX_ORDER_WAIT_MS;
+    if (waits) this.#held.set(key, since);
+    else this.#held.delete(key);
+    return waits;
   }
 
   async #read(key: string, signal: AbortSignal | undefined): Promise<KubeObject | undefined> {

@@ -229,7 +229,7 @@ function messageOf(facts: RunFacts, spec: RunSpec, agent: { id: string; generati
     conversationKey: conversationKey(spec, facts.key),
     actor: { connector: "kubernetes", extId: spec.input?.actor ?? "" },
     extId: uid,
-    orderKey: `${metadata.creationTimestamp ?? ""}/${metadata.name}`,
+    orderKey: metadata.creationTimestamp ?? "",
     text: spec.input?.text ?? "",
     slice: JSON.parse(JSON.stringify(spec.budgets ?? {})) as Record<string, unknown>,
     applied: {
