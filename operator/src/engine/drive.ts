@@ -13,7 +13,7 @@ import { collect } from "./collect.ts";
 import type { EngineDeps } from "./deps.ts";
 import { settle } from "./dispatch.ts";
 import { closeWith, endingOf, exhaustedBudget, finish, joined } from "./ending.ts";
-import { giveBack } from "./giving-back.ts";
+import { giveBack, type Wait } from "./giving-back.ts";
 import { HeldLease } from "./lease.ts";
 import { sendReply } from "./record.ts";
 import { think } from "./think.ts";
@@ -40,7 +40,8 @@ export async function driveRun(
   let turn: Turn | undefined;
   try {
     turn = new Turn(deps, await readRun(deps.db, claim.runId), lease);
-    await loop(deps, turn, shutdown);
+    if (turn.run.suspended && turn.steps.length === 0) await giveBack(deps, lease, suspended(deps));
+    else await loop(deps, turn, shutdown);
   } catch (error) {
     if (turn !== undefined) await abandon(deps, turn);
     if (!(error instanceof Left)) return await recover(deps, claim, lease, error);
@@ -50,6 +51,14 @@ export async function driveRun(
     lease.letGo();
   }
 }
+
+/** A suspended Agent begins no turn; one that has begun is finished. */
+const suspended = (deps: EngineDeps): Wait => ({
+  delayMs: deps.settings.waitForPersonMs,
+  reason: "AgentSuspended",
+  message: "the Agent is suspended: take its spec.suspend away and this Run goes on",
+  failed: false,
+});
 
 /** An effect that crossed and was not sent any more: only this process knows that, so it says so. */
 async function abandon(deps: EngineDeps, turn: Turn): Promise<void> {

@@ -13,6 +13,7 @@ const readRunStatement = statement({
     conversation_key: "text",
     namespace: "text",
     agent_name: "text",
+    suspended: "bool",
     spec: "jsonb",
     slice: "jsonb",
     status: "text",
@@ -28,7 +29,7 @@ const readRunStatement = statement({
     output_tokens: "int8",
   },
   text: `
-    select r.id, r.conversation_id, r.request_id, c.connector, c.ext_key as conversation_key, a.namespace, a.name as agent_name,
+    select r.id, r.conversation_id, r.request_id, c.connector, c.ext_key as conversation_key, a.namespace, a.name as agent_name, a.suspended,
            g.spec, r.slice, r.status, r.next_ordinal, r.attempts, r.amend_seq, r.stop_requested_at is not null as stop,
            r.committed_at is not null as committed, r.reply_at is not null as replied,
            r.model_calls, r.tool_calls, r.input_tokens, r.output_tokens
@@ -159,6 +160,8 @@ export type EarlierTurn = {
 };
 
 export type RunRecord = {
+  /** The Agent takes no new turns now. */
+  readonly suspended: boolean;
   readonly stopRequested: boolean;
   readonly committed: boolean;
   readonly replied: boolean;
@@ -227,6 +230,7 @@ export async function readRun(db: Runner, runId: string): Promise<RunRecord> {
     nextOrdinal: run.next_ordinal,
     attempts: run.attempts,
     amendSeq: run.amend_seq,
+    suspended: run.suspended,
     stopRequested: run.stop,
     committed: run.committed,
     replied: run.replied,

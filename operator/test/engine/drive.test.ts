@@ -193,6 +193,24 @@ describe("driving a turn", () => {
     });
   });
 
+  it("begins no turn while its Agent is suspended, and goes on afterwards", async () => {
+    const { agent, runId } = await start(ledger.db, []);
+    const suspend = (value: boolean) =>
+      ledger.db.pool.query("update agents set suspended = $1 where id = $2", [value, agent.id]);
+    const { deps, requests } = bench(ledger.db, [says("awake")], [], { settings: { waitForPersonMs: 60_000 } });
+    await suspend(true);
+    assert.equal(await drain(deps), 1);
+    const { rows } = await ledger.db.pool.query("select status, reason, lease_owner from runs where id = $1", [runId]);
+    assert.deepEqual(
+      [rows, requests.length],
+      [[{ status: "running", reason: "AgentSuspended", lease_owner: null }], 0],
+    );
+    await suspend(false);
+    await ledger.db.pool.query("update runs set due_at = pawl_now() where id = $1", [runId]);
+    await drain(deps);
+    assert.equal((await reply(ledger.db, runId)).text, "awake");
+  });
+
   it("queues messages that arrive while a turn runs, and takes all of them into the next one", async () => {
     const { agent, runId } = await start(ledger.db, [], {}, "thread-1");
     const more = [1, 2, 3, 4, 5].map((n) => aMessage(agent.id, { conversationKey: "thread-1", text: `more ${n}` }));
