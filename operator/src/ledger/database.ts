@@ -18,6 +18,8 @@ export const MAX_ATTEMPTS = 8;
 export const RETRY_STEP_MS = 50;
 /** A statement that runs longer than this is a bug or a lock that nobody gives back. */
 export const STATEMENT_TIMEOUT_MS = 10_000;
+/** A worker that is paused inside a transaction holds its run's row; the server ends that before a lease lapses. */
+export const IDLE_TRANSACTION_MS = 5_000;
 /** Longer than any guarded statement ever waits for another one. */
 export const LOCK_TIMEOUT_MS = 5_000;
 /** `sender` may say nothing for this long before the kernel asks the peer whether it still lives. */
@@ -90,7 +92,7 @@ export class Database implements Runner {
       idleTimeoutMillis: 30_000,
       statement_timeout: STATEMENT_TIMEOUT_MS,
       lock_timeout: LOCK_TIMEOUT_MS,
-      idle_in_transaction_session_timeout: STATEMENT_TIMEOUT_MS,
+      idle_in_transaction_session_timeout: IDLE_TRANSACTION_MS,
       keepAlive: true,
       options: Object.entries(options.settings ?? {})
         .map(([key, value]) => `-c ${key}=${value.replaceAll(" ", "\\ ")}`)
