@@ -14,13 +14,14 @@ import { KubeClient } from "#kube/client.ts";
 import { connect, type Connection } from "#kube/connection.ts";
 import { KubeSecrets } from "#kube/secrets.ts";
 import { Database } from "#ledger/database.ts";
+import { oldestSnapshotMs } from "#ledger/health.ts";
 import { claimLedger } from "#ledger/installation.ts";
 import { checkSchema } from "#ledger/migrate.ts";
 import { listenForDue } from "#ledger/notify.ts";
 import { OpenAiModels } from "#models/openai.ts";
 import { serveHealth, type Probe } from "#observability/http.ts";
 import { createLog, type Log, withoutPassword } from "#observability/log.ts";
-import { createMetrics, type Metrics } from "#observability/metrics.ts";
+import { createMetrics, type Metrics, watchLedger } from "#observability/metrics.ts";
 import { isPawlError, PawlError } from "#rules/errors.ts";
 import { afterFailure } from "#rules/retry.ts";
 import { allowance } from "#tools/addresses.ts";
@@ -141,6 +142,7 @@ export async function serve(config: Config, roles: readonly Role[]): Promise<voi
     await waiting(self, "ledger", () => checkSchema(url));
     if (stop.signal.aborted) return;
     await using db = new Database({ url, name: `pawl-${roles.join("-")}` });
+    watchLedger(metrics.registry, () => oldestSnapshotMs(db));
     await using kube = connection === null ? null : new KubeClient(connection);
     if (kube !== null) {
       await waiting(self, "cluster", async () => claimLedger(db, await kube.kubeSystemUid(), await kube.serverTime()));

@@ -80,3 +80,27 @@ export function createMetrics(): Metrics {
   collectDefaultMetrics({ register: registry });
   return { registry, engine: engineMeter(registry), controllers: controllerMeter(registry) };
 }
+
+/** A scrape waits this long for the ledger; then it tells the last value that was seen. */
+export const SCRAPE_MS = 1_000;
+
+/** Asked at each scrape. `oldestSnapshotMs`: how long the oldest open transaction holds old row versions. */
+export function watchLedger(registry: Registry, oldestSnapshotMs: () => Promise<number>): void {
+  const gauge = new Gauge({
+    name: "pawl_ledger_oldest_snapshot_seconds",
+    help: "Age of the oldest open transaction in the ledger's database; above a minute nothing is cleaned up and claims grow slow.",
+    registers: [registry],
+    collect: async () => {
+      let timer: NodeJS.Timeout | undefined;
+      const late = new Promise<void>((resolve) => {
+        timer = setTimeout(resolve, SCRAPE_MS);
+      });
+      const asked = oldestSnapshotMs().then(
+        (ms) => gauge.set(ms / 1000),
+        () => {}, // the ledger is away: readiness and the log say so
+      );
+      await Promise.race([asked, late]);
+      clearTimeout(timer);
+    },
+  });
+}

@@ -62,6 +62,7 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   database_time: "controller, read only",
   find_run_by_name: "command line, read only",
   read_story: "command line, read only",
+  oldest_snapshot: "a metric, read only",
   suspend_agent: "controller; kube tests",
   list_agents: "controller, read only",
   live_applied_keys: "controller, read only",
