@@ -229,7 +229,7 @@ describe("the connection to PostgreSQL", () => {
         `select current_setting('statement_timeout') as s, current_setting('lock_timeout') as l,
            current_setting('idle_in_transaction_session_timeout') as i`,
       );
-      assert.deepEqual(row, { s: "10s", l: "5s", i: "10s" });
+      assert.deepEqual(row, { s: "10s", l: "5s", i: "5s" });
     });
 
     it("carries the skew of database time that a test asks for", async () => {
