@@ -4,6 +4,7 @@
  */
 import { appendFileSync } from "node:fs";
 import { parseArgs } from "node:util";
+import { effectsOf, parseResolution, resolveOf } from "#cli/effects.ts";
 import { transcriptOf } from "#cli/transcript.ts";
 import { whyOf } from "#cli/why.ts";
 import { KubeClient } from "#kube/client.ts";
@@ -23,6 +24,9 @@ const HELP = `pawl: agents whose turns may be restarted freely until they have c
   pawl migrate [--wait]                  bring the ledger's schema up to date; --wait: until the database answers
   pawl transcript NAME [-n NAMESPACE]    a whole turn as text, answer included
   pawl why RUN [-n NAMESPACE]            the story of a turn (Run name or id), with its point of no return
+  pawl effects [-n NAMESPACE] [--all]    writes in flight or of unknown outcome; --all: every one
+  pawl effects resolve ID --landed|--not-landed --by NAME [--reason TEXT]
+                                         what a person found out about an unknown one; it is final
   pawl doctor                            check the ledger's invariants; exit code 1 if one is broken
   pawl adopt-ledger                      take over the ledger of a cluster that is gone for good
   pawl --help
@@ -88,6 +92,23 @@ async function doctor(config: Config): Promise<void> {
   if (broken.length > 0) process.exitCode = 1;
 }
 
+async function effects(
+  config: Config,
+  verb: string | undefined,
+  id: string | undefined,
+  values: Parameters<typeof parseResolution>[1] & { readonly namespace: string; readonly all: boolean },
+): Promise<void> {
+  if (verb === undefined) {
+    const which = { namespace: values.namespace, every: values.all };
+    console.log(await withLedger(config, (db) => effectsOf(db, which)));
+    return;
+  }
+  if (verb !== "resolve")
+    throw new PawlError("terminal", "Usage", "pawl effects, or pawl effects resolve; see pawl --help");
+  const resolution = parseResolution(id, values);
+  console.log(await withLedger(config, (db) => resolveOf(db, resolution)));
+}
+
 async function main(argv: readonly string[]): Promise<void> {
   const { positionals, values } = parseArgs({
     args: [...argv],
@@ -96,10 +117,15 @@ async function main(argv: readonly string[]): Promise<void> {
       roles: { type: "string", default: "all" },
       namespace: { type: "string", short: "n", default: "default" },
       wait: { type: "boolean", default: false },
+      all: { type: "boolean", default: false },
+      landed: { type: "boolean", default: false },
+      "not-landed": { type: "boolean", default: false },
+      by: { type: "string" },
+      reason: { type: "string" },
       help: { type: "boolean", short: "h", default: false },
     },
   });
-  const [command = "run", name] = positionals;
+  const [command = "run", name, id] = positionals;
   if (values.help || command === "help") {
     console.log(HELP);
     return;
@@ -121,6 +147,8 @@ async function main(argv: readonly string[]): Promise<void> {
       if (name === undefined) throw new PawlError("terminal", "Usage", "pawl why RUN [-n NAMESPACE]");
       console.log(await withLedger(config, (db) => whyOf(db, values.namespace, name)));
       return;
+    case "effects":
+      return effects(config, name, id, values);
     case "doctor":
       return doctor(config);
     case "adopt-ledger":

@@ -4,11 +4,7 @@ import type { Runner } from "#ledger/database.ts";
 import { type RecordedCall, readRun, type RunRecord } from "#ledger/reads.ts";
 import { PawlError } from "#rules/errors.ts";
 import type { StoredResponse } from "#rules/transcript.ts";
-
-/** What others wrote goes to a person's terminal: without the characters that would steer it. */
-const plain = (text: string): string =>
-  // oxlint-disable-next-line no-control-regex
-  text.replaceAll(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, "\ufffd");
+import { plain } from "./plain.ts";
 
 function callLines(call: RecordedCall, run: RunRecord): string[] {
   const effect = run.effects.find((row) => row.callId === call.id);

@@ -96,6 +96,35 @@ const settleEffectStatement = statement({
     select verdict from verdict`,
 });
 
+const resolveEffectStatement = statement({
+  name: "resolve_effect",
+  guarded: true,
+  params: { effect: "uuid", state: "text", receipt: "jsonb?", observation: "text", by: "text" },
+  columns: { verdict: "text", state: "text?", target: "text?", resolved_by: "text?", settle_at: "timestamptz?" },
+  // Needs no lease either, and takes none: of the run only its version moves, so that the mirror follows. The columns
+  // are those of before. An id that nobody knows is a verdict too.
+  text: `
+    with locked as (
+      select r.id as run_id, root.id as root_id, e.id as effect_id, e.state, e.target, e.resolved_by, e.settle_at
+      from commitment_effects e join runs r on r.id = e.run_id join runs root on root.id = e.root_id
+      where e.id = :effect for no key update of root, r, e),
+    verdict as (
+      select *, case
+        when state = :state then 'already'
+        when state in ('confirmed', 'failed') then 'conflict'
+        when state = 'dispatched' and settle_at > pawl_now() then 'too_early'
+        else 'resolved' end as verdict from locked),
+    resolved as (
+      update commitment_effects e set state = :state, receipt = :receipt, resolved_by = :by, settled_at = pawl_now(),
+             observation = :observation || coalesce(chr(10) || 'Seen before: ' || e.observation, '')
+      from verdict v where e.id = v.effect_id and v.verdict = 'resolved'),
+    changed as (
+      update runs r set version = r.version + 1, changed_at = pawl_now()
+      from verdict v where r.id in (v.run_id, v.root_id) and v.verdict = 'resolved')
+    select coalesce(v.verdict, 'unknown_effect') as verdict, v.state, v.target, v.resolved_by, v.settle_at
+    from (select 1) one left join verdict v on true`,
+});
+
 const redispatchEffectStatement = statement({
   name: "redispatch_effect",
   guarded: true,
@@ -295,5 +324,43 @@ export async function redispatchEffect(
       return { kind: "too_early", waitMs: row.wait_ms };
     default:
       return { kind: row.verdict as "refused" | "fenced" | "ended" };
+  }
+}
+
+export type Resolution = {
+  readonly effectId: string;
+  /** What the person found: it took place, or it did not. */
+  readonly landed: boolean;
+  readonly by: string;
+  readonly reason: string | null;
+};
+/** `resolvedBy` null: its own sender saw the outcome. */
+type Final = { readonly state: "confirmed" | "failed"; readonly resolvedBy: string | null };
+export type Resolved =
+  | { readonly kind: "resolved"; readonly target: string }
+  | ({ readonly kind: "already" | "conflict" } & Final)
+  | { readonly kind: "too_early"; readonly settleAt: Date }
+  | { readonly kind: "unknown_effect" };
+
+/** A person's word about an effect whose outcome nobody saw; never before its sender has certainly let go of it. */
+export async function resolveEffect(db: Runner, { effectId, landed, by, reason }: Resolution): Promise<Resolved> {
+  const found = landed ? "it took place" : "it did not take place";
+  const row = await db.one(resolveEffectStatement, {
+    effect: effectId,
+    state: landed ? "confirmed" : "failed",
+    receipt: landed ? { resolvedBy: by, reason } : null,
+    observation: `${by} looked and says: ${found}.${reason === null ? "" : ` ${reason}`}`,
+    by,
+  });
+  switch (row.verdict) {
+    case "resolved":
+      return { kind: "resolved", target: row.target ?? "" };
+    case "already":
+    case "conflict":
+      return { kind: row.verdict, state: row.state as Final["state"], resolvedBy: row.resolved_by };
+    case "too_early":
+      return { kind: "too_early", settleAt: row.settle_at ?? new Date(0) };
+    default:
+      return { kind: "unknown_effect" };
   }
 }

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { v7 as uuidv7 } from "uuid";
 import { armFailpoint, disarmFailpoint, failpoint, recordFailpoints } from "#src/failpoints.ts";
 import { recordAgent } from "#ledger/agents.ts";
-import { redispatchEffect, settleEffect } from "#ledger/effects.ts";
+import { redispatchEffect, resolveEffect, settleEffect } from "#ledger/effects.ts";
 import { adoptLedger, claimLedger } from "#ledger/installation.ts";
 import { checkInvariants } from "#ledger/invariants.ts";
 import { holdLeadership } from "#ledger/leader.ts";
@@ -249,6 +249,16 @@ describe("a commit whose reply was swallowed", () => {
     await holdLeadership(ledger.db, "leader", "a", 60_000);
     const again = await swallowing("hold_leadership", () => holdLeadership(ledger.db, "leader", "a", 60_000));
     assert.equal(again.held, true);
+  });
+
+  it("of a person's word about a write is `already`, said by that person, and the mirror moves once", async () => {
+    const { run, request } = await crossed();
+    await settleEffect(ledger.db, { ...request, state: "unknown", receipt: null, observation: "no answer" });
+    const { version } = await runRow(ledger, run.runId);
+    const word = { effectId: request.effectId, landed: false, by: "alice", reason: null };
+    const answer = await swallowing("resolve_effect", () => resolveEffect(ledger.db, word));
+    assert.deepEqual(answer, { kind: "already", state: "failed", resolvedBy: "alice" });
+    assert.equal((await runRow(ledger, run.runId)).version, version + 1);
   });
 
   it("of an outcome with the next crossing is both again, with two rows", async () => {

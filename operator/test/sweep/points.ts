@@ -61,6 +61,8 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   changed_mirrors: "controller, read only",
   database_time: "controller, read only",
   find_run_by_name: "command line, read only",
+  list_effects: "command line, read only",
+  resolve_effect: "a command of a person; ledger tests with a swallowed reply",
   read_story: "command line, read only",
   oldest_snapshot: "a metric, read only",
   suspend_agent: "controller; kube tests",
