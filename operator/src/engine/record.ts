@@ -31,6 +31,7 @@ export async function commit(deps: EngineDeps, turn: Turn, request: ModelRequest
     baseURL: request.endpoint.baseURL,
     tools: canonicalHash(request.tools),
     builder: BUILDER_VERSION,
+    compaction: turn.compaction,
     finishReason: response.finishReason,
   };
   await record(deps, turn, { request: facts, stored, calls, usage: response.usage, modelCall: true });

@@ -1,4 +1,5 @@
 /** One model call of a turn: asked for with its credential, committed, or given back with what it waits for. */
+import { isDeepStrictEqual } from "node:util";
 import { failpoint } from "#src/failpoints.ts";
 import { MAX_WAIT_MS } from "#rules/retry.ts";
 import { credentialFor } from "./credential.ts";
@@ -33,12 +34,8 @@ export async function think(deps: EngineDeps, turn: Turn, shutdown: AbortSignal)
     await finish(deps, turn, { status: "failed", reason: credential.reason, message: credential.message });
     return false;
   }
-  const request = requestOf(turn, endpoint, credential.apiKey);
-  failpoint("before:model");
   const signal = AbortSignal.any([turn.lease.lost.signal, turn.lease.stopRequested.signal, shutdown]);
-  const outcome = await deps.model.complete(request, signal);
-  failpoint("after:model");
-  deps.meter.modelCall(outcome.kind === "response" ? "response" : outcome.reason);
+  const { request, outcome } = await askToFit(deps, turn, () => requestOf(turn, endpoint, credential.apiKey), signal);
   if (outcome.kind === "response") {
     await commit(deps, turn, request, outcome);
     return true;
@@ -49,6 +46,34 @@ export async function think(deps: EngineDeps, turn: Turn, shutdown: AbortSignal)
   }
   await failed(deps, turn, outcome);
   return false;
+}
+
+/**
+ * A request that was too long is asked once more with tool results shortened harder. The level is kept by the step of
+ * the response; a worker that dies before that commit leaves nothing, and the next one takes the same way again.
+ */
+async function askToFit(
+  deps: EngineDeps,
+  turn: Turn,
+  build: () => ModelRequest,
+  signal: AbortSignal,
+): Promise<{ request: ModelRequest; outcome: ModelOutcome }> {
+  const request = build();
+  const outcome = await ask(deps, request, signal);
+  if (outcome.kind === "response" || outcome.class !== "overflow" || turn.compaction > 0) return { request, outcome };
+  turn.compaction = 1;
+  const shorter = build();
+  // The very same request would be too long again.
+  if (isDeepStrictEqual(shorter.messages, request.messages)) return { request, outcome };
+  return { request: shorter, outcome: await ask(deps, shorter, signal) };
+}
+
+async function ask(deps: EngineDeps, request: ModelRequest, signal: AbortSignal): Promise<ModelOutcome> {
+  failpoint("before:model");
+  const outcome = await deps.model.complete(request, signal);
+  failpoint("after:model");
+  deps.meter.modelCall(outcome.kind === "response" ? "response" : outcome.reason);
+  return outcome;
 }
 
 const requestOf = (turn: Turn, endpoint: ModelEndpoint, apiKey: string | undefined): ModelRequest => ({

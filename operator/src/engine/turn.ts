@@ -1,6 +1,7 @@
 /** A turn in the hands of one worker: the rows read back, kept in step with every commit that this worker makes. */
 import type { EarlierTurn, RecordedEffect, RunRecord } from "#ledger/reads.ts";
 import type { CallResult, CallRow, Committed } from "#ledger/steps.ts";
+import type { CompactionLevel } from "#rules/compaction.ts";
 import { type StoredResponse, transcript, type TranscriptMessage } from "#rules/transcript.ts";
 import { type AgentSpec, readAgentSpec } from "./agent.ts";
 import type { EngineDeps } from "./deps.ts";
@@ -21,6 +22,8 @@ export class Turn {
   readonly seenSeq: number;
   readonly earlier: readonly EarlierTurn[];
   steps: { ordinal: number; response: StoredResponse }[];
+  /** Stays once a step recorded it: a request that had to be shortened would be too long again. */
+  compaction: CompactionLevel;
   calls: TurnCall[];
   effects: RecordedEffect[];
   nextOrdinal: number;
@@ -46,6 +49,7 @@ export class Turn {
     this.seenSeq = Math.max(0, ...run.triggers.map((trigger) => trigger.seq));
     this.earlier = run.earlier;
     this.steps = run.steps.map((step) => ({ ordinal: step.ordinal, response: step.response as StoredResponse }));
+    this.compaction = run.steps.some((step) => step.compaction > 0) ? 1 : 0;
     this.calls = run.calls.map((call) => ({ ...call, providerId: null, outcome: call.outcome as CallRow["outcome"] }));
     this.effects = [...run.effects];
     this.nextOrdinal = run.nextOrdinal;
@@ -75,6 +79,7 @@ export class Turn {
       agentName: this.run.agentName,
       instructions: this.agent.instructions,
       contextTokens: this.agent.contextTokens,
+      compaction: this.compaction,
       toolsOffered: this.tools.size > 0,
       earlier: this.earlier,
       triggers: this.run.triggers,

@@ -59,8 +59,10 @@ const readTriggersStatement = statement({
 const readStepsStatement = statement({
   name: "read_steps",
   params: { run: "uuid" },
-  columns: { ordinal: "int4", seen_seq: "int8", response: "jsonb" },
-  text: `select ordinal, seen_seq, response from run_steps where run_id = :run order by ordinal`,
+  columns: { ordinal: "int4", seen_seq: "int8", response: "jsonb", compaction: "int4" },
+  text: `
+    select ordinal, seen_seq, response, coalesce((request ->> 'compaction')::int, 0) as compaction
+    from run_steps where run_id = :run order by ordinal`,
 });
 
 const readCallsStatement = statement({
@@ -127,7 +129,13 @@ export type TriggerRow = {
   readonly text: string;
   readonly actor: string;
 };
-export type RecordedStep = { readonly ordinal: number; readonly seenSeq: number; readonly response: unknown };
+export type RecordedStep = {
+  readonly ordinal: number;
+  readonly seenSeq: number;
+  readonly response: unknown;
+  /** How hard tool results were shortened in its request. */
+  readonly compaction: number;
+};
 export type RecordedCall = {
   readonly id: string;
   readonly ordinal: number;
@@ -239,7 +247,12 @@ export async function readRun(db: Runner, runId: string): Promise<RunRecord> {
     inputTokens: run.input_tokens,
     outputTokens: run.output_tokens,
     triggers: triggers.map((row) => ({ eventId: row.event_id, seq: row.seq, text: row.body ?? "", actor: row.actor })),
-    steps: steps.map((row) => ({ ordinal: row.ordinal, seenSeq: row.seen_seq, response: row.response })),
+    steps: steps.map((row) => ({
+      ordinal: row.ordinal,
+      seenSeq: row.seen_seq,
+      response: row.response,
+      compaction: row.compaction,
+    })),
     calls: calls.map(({ args_hash, ...row }) => ({ ...row, argsHash: args_hash })),
     effects,
     earlier: turnsOf(history),

@@ -4,6 +4,7 @@
  * tool result. A run that is resumed builds the very same messages.
  */
 import type { Closing } from "./closing.ts";
+import { compacted, type CompactionLevel, roomFor } from "./compaction.ts";
 import { CHARS_PER_TOKEN, HISTORY_SHARE } from "./limits.ts";
 
 export type TranscriptMessage =
@@ -33,6 +34,8 @@ export type TranscriptInput = {
   readonly agentName: string;
   readonly instructions: string;
   readonly contextTokens: number;
+  /** How hard this run's tool results are shortened: what its steps recorded. */
+  readonly compaction: CompactionLevel;
   /** Without tools in the request, strict providers refuse tool messages; what a model asked for all the same is told in words. */
   readonly toolsOffered: boolean;
   /** Newest last; those that are older than all of these are not even here. */
@@ -54,7 +57,7 @@ export type TranscriptInput = {
 };
 
 /** Bumped with every change of what this file builds from the same rows. */
-export const BUILDER_VERSION = 2;
+export const BUILDER_VERSION = 3;
 
 const labelled = (message: { actor: string; text: string }): TranscriptMessage => ({
   role: "user",
@@ -170,8 +173,16 @@ function step(input: TranscriptInput, ordinal: number, response: StoredResponse)
   ];
 }
 
+/** The calls with what is shown of their results; a reply is no tool's, and none of the newest results either. */
+function shown(input: TranscriptInput): TranscriptInput["calls"] {
+  const replies = input.calls.filter((call) => call.class === "reply");
+  const others = input.calls.filter((call) => call.class !== "reply");
+  return [...replies, ...compacted(others, roomFor(input.contextTokens, input.compaction))];
+}
+
 /** Throws when a call has no result: such a request must never leave. */
-export function transcript(input: TranscriptInput): TranscriptMessage[] {
+export function transcript(rows: TranscriptInput): TranscriptMessage[] {
+  const input = { ...rows, calls: shown(rows) };
   return [
     { role: "system", content: system(input) },
     ...history(input),

@@ -1,7 +1,7 @@
 /** The provider request at every cut point of random runs, against what strict providers refuse. */
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { transcript, type TranscriptInput } from "#rules/transcript.ts";
+import { transcript, type TranscriptInput, type TranscriptMessage } from "#rules/transcript.ts";
 import { checkRequest } from "../../../fakes/src/model-strict.ts";
 
 const blankish = fc.constantFrom("", " ", "\n\n", "\t");
@@ -11,7 +11,12 @@ const argumentsText = fc.oneof(
   fc.json(),
   fc.constantFrom("", "{", "null", "[1]", '"x"', '{"a":1}', '{"url":"http://x.test"}'),
 );
-const aCall = fc.record({ name: text, argumentsText, outcome, result: text });
+/** Long enough to be shortened, in any script. */
+const long = fc
+  .tuple(fc.string({ unit: "grapheme", minLength: 1 }), fc.integer({ min: 100, max: 900 }))
+  .map(([unit, times]) => unit.repeat(times));
+const result = fc.oneof({ weight: 2, arbitrary: text }, { weight: 1, arbitrary: long });
+const aCall = fc.record({ name: text, argumentsText, outcome, result });
 /** A reply that was delivered ends a turn: what a later request can contain is one that was not. */
 const aStep = fc.record({
   text: fc.option(text, { nil: null }),
@@ -59,12 +64,16 @@ function rows(steps: readonly Step[]): Pick<TranscriptInput, "steps" | "calls"> 
 const scenario = fc.record({
   agentName: text,
   instructions: text,
-  contextTokens: fc.integer({ min: 1, max: 400 }),
+  contextTokens: fc.oneof(fc.integer({ min: 1, max: 400 }), fc.integer({ min: 2_000, max: 20_000 })),
+  compaction: fc.constantFrom(0, 1),
   earlier: fc.array(earlier, { maxLength: 5 }),
   triggers: fc.array(person, { minLength: 1, maxLength: 4 }),
   steps: fc.array(aStep, { maxLength: 6 }),
   toolsOffered: fc.boolean(),
 });
+
+const isShortened = (message: TranscriptMessage | undefined): boolean =>
+  message?.content?.includes("[Shortened by Pawl") === true;
 
 const refusal = (input: TranscriptInput) => {
   const tools = input.toolsOffered ? { tools: [{ type: "function", function: { name: "http_request" } }] } : {};
@@ -87,13 +96,19 @@ describe("the request that is built from rows", () => {
     );
   }).timeout(30_000);
 
-  it("begins with the same messages at every cut point: what was shown is never rewritten", () => {
+  it("begins with the same messages at every cut point: nothing that was shown is rewritten but results, once", () => {
     fc.assert(
-      fc.property(scenario, ({ steps, ...rest }) => {
+      fc.property(scenario, ({ steps, ...given }) => {
+        // Without tools several results share a message.
+        const rest = { ...given, toolsOffered: true };
         const whole = transcript({ ...rest, ...rows(steps) });
         for (let cut = 0; cut < steps.length; cut += 1) {
           const part = transcript({ ...rest, ...rows(steps.slice(0, cut)) });
-          assert.deepEqual(whole.slice(0, part.length), part);
+          for (const [index, message] of part.entries()) {
+            const later = whole[index];
+            const shortenedSince = later?.role === "tool" && isShortened(later) && !isShortened(message);
+            if (!shortenedSince) assert.deepEqual(later, message);
+          }
         }
       }),
       { numRuns: 100 },
@@ -104,6 +119,7 @@ describe("the request that is built from rows", () => {
     agentName: "helper",
     instructions: "Be brief.",
     contextTokens: 10,
+    compaction: 0,
     toolsOffered: true,
     earlier: [],
     triggers: [{ actor: "alice", text: "please" }],
@@ -147,5 +163,36 @@ describe("the request that is built from rows", () => {
       transcript({ ...base, contextTokens: 1_000, earlier: [ended] })[2]?.content,
       "(This turn ended without an answer: failed.)",
     );
+  });
+
+  it("shortens old results to fit, and neither what people said nor what the model said, however long", () => {
+    const said = "s".repeat(20_000);
+    const steps = Array.from({ length: 30 }, (_, n) => ({
+      text: `${said}${n}`,
+      truncated: false,
+      calls: [
+        {
+          name: "read",
+          argumentsText: "{}",
+          outcome: "real" as const,
+          result: `first ${n}\n${"r".repeat(9_000)}\nlast`,
+        },
+      ],
+    }));
+    const triggers = [{ actor: "alice", text: "p".repeat(50_000) }];
+    const built = transcript({ ...base, contextTokens: 32_000, triggers, ...rows(steps) });
+    assert.equal(built[1]?.content, `[user alice]\n${"p".repeat(50_000)}`);
+    const spoken = built.filter(({ role }) => role === "assistant").map(({ content }) => content);
+    assert.deepEqual(
+      spoken,
+      steps.map((step) => step.text),
+    );
+    const results = built.filter(({ role }) => role === "tool");
+    // 24,000 bytes of older results, two of 9,000; the cut moves by 12,000 bytes.
+    assert.deepEqual(
+      results.map(isShortened),
+      results.map((_, index) => index < 24),
+    );
+    assert.match(String(results[7]?.content), /step 8, call 0\.\]\nfirst 7\n\[… .* left out by Pawl …\]\nlast$/);
   });
 });
