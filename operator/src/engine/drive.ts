@@ -44,7 +44,8 @@ export async function driveRun(
     else await loop(deps, turn, shutdown);
   } catch (error) {
     if (turn !== undefined) await abandon(deps, turn);
-    if (!(error instanceof Left)) return await recover(deps, claim, lease, error);
+    if (!(error instanceof Left))
+      return await recover(deps, { ...claim, attempts: turn?.attempts ?? claim.attempts }, lease, error);
     deps.log.info({ run: claim.runId, why: error.message }, "let go of a run");
     if (shutdown.aborted) await giveBack(deps, lease, { delayMs: 0, reason: null, message: null, failed: false });
   } finally {
@@ -70,6 +71,7 @@ async function abandon(deps: EngineDeps, turn: Turn): Promise<void> {
   });
 }
 
+/** `claim.attempts` as on the row now: a response that was committed under this claim has set it back. */
 async function recover(deps: EngineDeps, claim: Claim, lease: HeldLease, error: unknown): Promise<void> {
   const message = head(storable(error instanceof Error ? error.message : String(error)), MAX_ERROR_WORDS);
   const reason = isPawlError(error) ? error.reason : "InternalError";

@@ -74,6 +74,7 @@ export async function record(deps: EngineDeps, turn: Turn, step: Recorded): Prom
   }
   turn.took(committed);
   turn.nextOrdinal = ordinal + 1;
+  turn.attempts = 0;
   turn.steps.push({ ordinal, response: step.stored });
   turn.calls.push(...step.calls.map((call) => ({ ...call, ordinal })));
   turn.modelCalls += step.modelCall ? 1 : 0;

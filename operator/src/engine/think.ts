@@ -84,7 +84,7 @@ const requestOf = (turn: Turn, endpoint: ModelEndpoint, apiKey: string | undefin
 });
 
 async function failed(deps: EngineDeps, turn: Turn, outcome: Failed): Promise<void> {
-  const attempt = turn.run.attempts + 1;
+  const attempt = turn.attempts + 1;
   const decision = deps.retry({
     attempt,
     class: outcome.class,

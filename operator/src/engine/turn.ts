@@ -27,6 +27,8 @@ export class Turn {
   calls: TurnCall[];
   effects: RecordedEffect[];
   nextOrdinal: number;
+  /** Releases since the last committed response, as on the row. */
+  attempts: number;
   modelCalls: number;
   toolCalls: number;
   inputTokens: number;
@@ -53,6 +55,7 @@ export class Turn {
     this.calls = run.calls.map((call) => ({ ...call, providerId: null, outcome: call.outcome as CallRow["outcome"] }));
     this.effects = [...run.effects];
     this.nextOrdinal = run.nextOrdinal;
+    this.attempts = run.attempts;
     this.modelCalls = run.modelCalls;
     this.toolCalls = run.toolCalls;
     this.inputTokens = run.inputTokens;

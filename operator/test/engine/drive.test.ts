@@ -171,6 +171,16 @@ describe("driving a turn", () => {
     });
   });
 
+  it("counts a failure from the last response on, not from the claim's first", async () => {
+    const { runId } = await start(ledger.db, ["echo"]);
+    const busy = { kind: "failed", class: "transient", reason: "ModelOverloaded", message: "529" } as const;
+    // Two of three attempts are used up before the first response; the next call has three of its own.
+    const { deps, requests } = bench(ledger.db, [busy, busy, asks(["echo", {}]), busy, busy, says("at last")]);
+    await drain(deps);
+    assert.equal(requests.length, 6);
+    assert.equal((await reply(ledger.db, runId)).text, "at last");
+  });
+
   it("waits with a reason while a Secret is missing, without a lease", async () => {
     const { runId } = await start(ledger.db, [], {
       models: {
