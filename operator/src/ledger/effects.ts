@@ -80,9 +80,12 @@ const settleEffectStatement = statement({
     resolved_by: "text?",
   },
   columns: { verdict: "text" },
-  // Needs no lease: the outcome is a fact that only its sender knows (I4). Final states never change (I5).
+  // Needs no lease: the outcome is a fact that only its sender knows (I4). Final states never change (I5). The run is
+  // locked for the order of locks alone: the next crossing often shares this transaction, and needs it.
   text: `
-    with locked as (select * from commitment_effects where id = :effect for no key update),
+    with locked as (
+      select e.* from commitment_effects e join runs r on r.id = e.run_id join runs root on root.id = e.root_id
+      where e.id = :effect for no key update of root, r, e),
     verdict as (
       select *, case
         when nonce <> :nonce then 'conflict'

@@ -214,24 +214,28 @@ describe("an effect that a person resolves", () => {
       assert.deepEqual([sent, word.kind], [{ kind: "crossed", attempt: 2 }, "too_early"]);
     });
 
-    it("as its sender, who holds the effect and wants the run: both are answered, and they agree", async () => {
+    it("as its sender, who settles and crosses in one transaction: locks have one order, so the person waits and hears it", async () => {
       const { run, same, request, word } = await lost();
       const confirmed = { ...request, state: "confirmed", receipt: { status: 201 }, observation: "201" } as const;
       const said = Promise.withResolvers<Awaited<ReturnType<typeof resolveEffect>>>();
-      let met = false;
+      let bodies = 0;
       const [settlement, next] = await ledger.db.transaction(async (tx) => {
+        bodies += 1;
         const outcome = await settleEffect(tx, confirmed);
-        // Only the first time: the server ends one of the two, and its statement runs again.
-        if (!met) {
-          met = true;
+        // Held already: whoever comes now waits for the run before it has anything that the crossing wants.
+        await assert.rejects(
+          ledger.db.pool.query("select id from runs where id = $1 for no key update nowait", [run.runId]),
+          { code: "55P03" },
+        );
+        if (bodies === 1) {
           said.resolve(resolveEffect(other, word));
           await untilBlocked(ledger.url);
         }
         return [outcome, (await cross(tx, run, same)).result.kind];
       });
-      const answer = await said.promise;
-      assert.ok(settlement === "settled" ? answer.kind === "already" : answer.kind === "resolved");
-      assert.deepEqual([next, (await effect(request.effectId))["state"]], ["replayed", "confirmed"]);
+      assert.deepEqual([settlement, next, bodies], ["settled", "replayed", 1], "no deadlock had to be broken");
+      assert.equal((await said.promise).kind, "already");
+      assert.equal((await effect(request.effectId))["state"], "confirmed");
     });
   });
 });
