@@ -4,7 +4,7 @@
  * limit runs none of its calls; arguments are never repaired.
  */
 import type { CallRow } from "#ledger/steps.ts";
-import { EFFECTS, type EffectKind } from "#rules/effects.ts";
+import { effectKind, EFFECTS, type EffectKind } from "#rules/effects.ts";
 import {
   MAX_ARGUMENTS,
   MAX_CALLS_PER_RESPONSE,
@@ -69,12 +69,6 @@ type Judged = { tool: Tool; args: Readonly<Record<string, unknown>>; kind: Effec
 export const declaration = (effects: readonly EffectDeclaration[], tool: string): EffectDeclaration | undefined =>
   effects.find((effect) => effect.tool === tool);
 
-/** The platform team's written word wins over the tool's own, but it has two words only: nothing internal, no reply. */
-function kindOf(tool: Tool, args: Readonly<Record<string, unknown>>, context: CallContext): EffectKind {
-  const declared = declaration(context.effects, tool.name)?.effect;
-  return declared === "tool.query" || declared === "tool.effect" ? declared : tool.effect(args);
-}
-
 function judge(call: ModelCall, idx: number, response: Taken, context: CallContext): Judged {
   if (idx >= MAX_CALLS_PER_RESPONSE) {
     return {
@@ -99,7 +93,11 @@ function judge(call: ModelCall, idx: number, response: Taken, context: CallConte
   if (!args.ok) return { refusal: args.refusal };
   const parsed = tool.parse(args.value);
   if (!parsed.ok) return { refusal: bounded(`Not run: ${parsed.message}`, MAX_RESULT) };
-  return { tool, args: parsed.value, kind: kindOf(tool, parsed.value, context) };
+  return {
+    tool,
+    args: parsed.value,
+    kind: effectKind(declaration(context.effects, tool.name)?.effect, tool.effect(parsed.value)),
+  };
 }
 
 function rejected(call: ModelCall, idx: number, refusal: string, newId: () => string): CallRow {

@@ -52,7 +52,6 @@ export const AGENTS = resource(GROUP, VERSION, AGENT.plural, AGENT.kind);
 export const RUNS = resource(GROUP, VERSION, RUN.plural, RUN.kind);
 export const SECRETS = resource("", "v1", "secrets", "Secret");
 export const CONFIG_MAPS = resource("", "v1", "configmaps", "ConfigMap");
-export const PODS = resource("", "v1", "pods", "Pod");
 export const NAMESPACES = resource("", "v1", "namespaces", "Namespace", false);
 export const EVENTS = resource("events.k8s.io", "v1", "events", "Event");
 export const CRDS = resource(

@@ -86,15 +86,6 @@ const recordRefsStatement = statement({
     where id = :id returning id`,
 });
 
-const liveRunsOfAgent = statement({
-  name: "live_runs_of_agent",
-  params: { namespace_uid: "text", name: "text" },
-  columns: { run_id: "uuid" },
-  text: `
-    select r.id as run_id from agents a join runs r on r.agent_id = a.id and r.live
-    where a.namespace_uid = :namespace_uid and a.name = :name order by r.id`,
-});
-
 const suspendAgentStatement = statement({
   name: "suspend_agent",
   params: { namespace_uid: "text", name: "text" },
@@ -189,11 +180,6 @@ export async function recordRefs(
   refs: { id: string; generation: number; reason: string | null; message: string | null },
 ): Promise<void> {
   await db.rows(recordRefsStatement, refs);
-}
-
-export async function listLiveRunsOfAgent(db: Runner, key: AgentKey): Promise<string[]> {
-  const rows = await db.rows(liveRunsOfAgent, { namespace_uid: key.namespaceUid, name: key.name });
-  return rows.map((row) => row.run_id);
 }
 
 /** Its object is gone; when it comes back, `recordAgent` lets it go on. */

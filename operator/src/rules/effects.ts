@@ -55,7 +55,12 @@ export const JOURNALED = [
 ] as const satisfies readonly EffectKind[];
 export type JournaledKind = (typeof JOURNALED)[number];
 
-/** A kind declared from outside (a manifest, a tool hint) counts only if the catalogue knows it. */
-export function effectKind(declared: string | undefined): EffectKind {
-  return declared !== undefined && Object.hasOwn(EFFECTS, declared) ? (declared as EffectKind) : "tool.effect";
+/**
+ * The kind of a call, from the platform team's written word (which wins) and the tool's own. Outside there are two words:
+ * one that reads and one that changes something. Any other, the catalogue's own names among them, counts as a change:
+ * nobody can declare a reply, or a store verb that would not be journaled.
+ */
+export function effectKind(declared: string | undefined, own: EffectKind = "tool.effect"): EffectKind {
+  if (declared === undefined) return own;
+  return declared === "tool.query" ? "tool.query" : "tool.effect";
 }

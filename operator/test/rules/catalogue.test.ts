@@ -56,6 +56,10 @@ describe("the effect catalogue", () => {
       assert.equal(effectKind(odd), "tool.effect", odd);
     }
     assert.equal(effectKind("tool.query"), "tool.query");
+    assert.equal(effectKind(undefined, "tool.query"), "tool.query", "nothing declared: the tool's own word");
+    for (const word of ["reply", "ack", "store.verb", "harness.call", "compensation"]) {
+      assert.equal(effectKind(word, "tool.query"), "tool.effect", `${word} cannot be declared from outside`);
+    }
   });
 });
 

@@ -48,7 +48,6 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   adopt_installation: "a command of a person; ledger tests",
   record_agent: "controller; kube tests kill it after each API write",
   read_agent: "controller, read only",
-  live_runs_of_agent: "controller, read only",
   open_conversation: "controller's ingest; kube tests, ledger tests with swallowed replies",
   ingest_event: "controller's ingest; kube tests, ledger tests with swallowed replies",
   read_run_key: "controller, read only",

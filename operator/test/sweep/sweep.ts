@@ -58,6 +58,7 @@ async function ended(item: Case, signal: AbortSignal): Promise<void> {
 }
 
 const isClaim = (line: LogLine): boolean => line.msg === "claimed a run";
+const isEnd = (line: LogLine): boolean => line.msg === "a turn ended";
 
 async function pausedOf(worker: WorkerProcess, signal: AbortSignal): Promise<void> {
   while (!worker.paused && !signal.aborted) await new Promise((resolve) => setTimeout(resolve, 10));
@@ -68,7 +69,13 @@ const settled = <T>(promise: Promise<T>): Promise<T | undefined> =>
   Promise.race([promise, new Promise<undefined>((resolve) => setImmediate(() => resolve(undefined)))]);
 
 /** True when the armed point was met; false when the run ended without it (a timer's point that did not come). */
-async function meet(item: Case, worker: WorkerProcess, variant: Variant, signal: AbortSignal): Promise<boolean> {
+async function meet(
+  item: Case,
+  workers: readonly WorkerProcess[],
+  worker: WorkerProcess,
+  variant: Variant,
+  signal: AbortSignal,
+): Promise<boolean> {
   if (variant === "swallow") {
     await ended(item, signal);
     return true;
@@ -80,9 +87,11 @@ async function meet(item: Case, worker: WorkerProcess, variant: Variant, signal:
   );
   const met = variant === "stop" ? pausedOf(worker, over.signal).then(() => true) : worker.exited.then(() => true);
   const reached = await Promise.race([met, done]);
-  // The last commits of a turn end it: give the point behind them its chance.
-  const late =
-    reached || (await Promise.race([met, new Promise<boolean>((resolve) => setTimeout(() => resolve(false), 300))]));
+  // The last commit ended the turn; whoever made it still falls at the point behind it, or says that the turn ended.
+  const hung = new Promise<boolean>((resolve) => {
+    signal.addEventListener("abort", () => resolve(false), { once: true });
+  });
+  const late = reached || (await Promise.race([met, hung, ...workers.map((one) => one.said(isEnd).then(() => false))]));
   over.abort();
   return late;
 }
@@ -113,7 +122,7 @@ export async function runCase(postgres: Postgres, fakes: World, spec: CaseSpec):
       },
       () => {},
     );
-    reached = await meet(item, victim, spec.variant, signal);
+    reached = await meet(item, workers, victim, spec.variant, signal);
     const fell = spec.variant === "kill" || spec.variant === "kill-recovery" ? await settled(victim.exited) : undefined;
     from = fell?.at ?? performance.now();
     await ended(item, signal);
