@@ -66,7 +66,7 @@ class Collector {
 
   async one(call: TurnCall): Promise<CallResult> {
     const known = this.turn.effects.find((effect) => effect.callId === call.id);
-    const tool = this.deps.tools.get(call.tool);
+    const tool = this.turn.tools.get(call.tool);
     if (known !== undefined) return this.known(call, tool, known);
     // What crossed is sent, whatever has come since: it is within its time, and a person can only be told of facts.
     const { crossed } = this.turn;
@@ -86,6 +86,7 @@ class Collector {
     await this.flush();
     const { lost, stopRequested } = this.turn.lease;
     const outcome = await tool.execute(call.args as Readonly<Record<string, unknown>>, {
+      run: this.turn.callRun,
       signal: AbortSignal.any([lost.signal, stopRequested.signal, this.shutdown]),
       timeLimitMs: tool.timeLimitMs,
     });
@@ -133,7 +134,7 @@ class Collector {
 
   async sent(call: TurnCall, tool: Tool, dispatch: Dispatch): Promise<CallResult> {
     this.turn.crossed = undefined;
-    const outcome = await send(this.deps, call, tool, dispatch, this.turn.agent.effects);
+    const outcome = await send(this.deps, this.turn.callRun, call, tool, dispatch, this.turn.agent.effects);
     this.prior = { dispatch, outcome };
     if (outcome.kind !== "unknown") return done(call, outcome.observation);
     await this.flush();
@@ -205,7 +206,7 @@ class Collector {
       case "crossed":
       case "already":
         {
-          const outcome = await send(this.deps, call, tool, dispatch, this.turn.agent.effects);
+          const outcome = await send(this.deps, this.turn.callRun, call, tool, dispatch, this.turn.agent.effects);
           await settle(this.deps.db, dispatch, outcome, answer.attempt);
         }
         return true;

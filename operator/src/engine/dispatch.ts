@@ -11,7 +11,7 @@ import { stateAfter } from "#rules/journal.ts";
 import { MAX_RESULT } from "#rules/limits.ts";
 import { bounded } from "#rules/text.ts";
 import type { EngineDeps } from "./deps.ts";
-import type { EffectDeclaration, Tool, ToolOutcome } from "./ports.ts";
+import type { CallRun, EffectDeclaration, Tool, ToolOutcome } from "./ports.ts";
 import { declaration } from "./response.ts";
 
 export type Call = Pick<CallRow, "id" | "tool" | "class" | "kind" | "args" | "argsHash" | "target">;
@@ -70,6 +70,7 @@ export function cross(db: Runner, crossing: Crossing): Promise<Crossed> {
 /** Sends. Never throws for what the outside does; an effect that left is awaited, whatever else happens. */
 export async function send(
   deps: EngineDeps,
+  run: CallRun,
   call: Call,
   tool: Tool,
   dispatch: Dispatch,
@@ -80,6 +81,7 @@ export async function send(
   let outcome: ToolOutcome;
   try {
     outcome = await tool.execute(call.args as Readonly<Record<string, unknown>>, {
+      run,
       signal: new AbortController().signal,
       effectId: dispatch.effectId,
       ...(key === undefined ? {} : { keyHeader: key }),

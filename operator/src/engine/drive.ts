@@ -9,6 +9,7 @@ import { unknownNote } from "#rules/closing.ts";
 import { isPawlError } from "#rules/errors.ts";
 import { MAX_UNUSABLE_RESPONSES } from "#rules/limits.ts";
 import { head, storable } from "#rules/text.ts";
+import { readAgentSpec } from "./agent.ts";
 import { collect } from "./collect.ts";
 import type { EngineDeps } from "./deps.ts";
 import { settle } from "./dispatch.ts";
@@ -17,6 +18,7 @@ import { giveBack, type Wait } from "./giving-back.ts";
 import { HeldLease } from "./lease.ts";
 import { sendReply } from "./record.ts";
 import { think } from "./think.ts";
+import { toolsetOf } from "./toolset.ts";
 import { Left, Turn } from "./turn.ts";
 
 /** Claims in a row that ended in an error of ours before the run is failed visibly instead of tried for ever. */
@@ -39,7 +41,9 @@ export async function driveRun(
   const lease = new HeldLease(deps, claim.runId, claim.token, askedAt);
   let turn: Turn | undefined;
   try {
-    turn = new Turn(deps, await readRun(deps.db, claim.runId), lease);
+    const run = await readRun(deps.db, claim.runId);
+    const agent = readAgentSpec(run.spec, run.slice);
+    turn = new Turn(run, agent, toolsetOf(deps, agent), lease);
     if (turn.run.suspended && turn.steps.length === 0) await giveBack(deps, lease, suspended(deps));
     else await loop(deps, turn, shutdown);
   } catch (error) {

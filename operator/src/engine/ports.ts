@@ -98,7 +98,16 @@ export interface ModelPort {
 /** How an Agent says that a tool's receiver honours an idempotency key (`effects: [{tool, key}]`). */
 export type EffectDeclaration = { readonly tool: string; readonly key?: string; readonly effect?: string };
 
+/** The run that a call belongs to: whose it is, and where its answer goes. */
+export type CallRun = {
+  readonly runId: string;
+  readonly agentId: string;
+  readonly conversationId: string;
+  readonly namespace: string;
+};
+
 export type ToolContext = {
+  readonly run: CallRun;
   readonly signal: AbortSignal;
   /** For effectful calls: the row id of the effect; it is the idempotency key. */
   readonly effectId?: string;

@@ -18,6 +18,7 @@ export async function commit(deps: EngineDeps, turn: Turn, request: ModelRequest
     tools: turn.tools,
     effects: turn.agent.effects,
     newId: deps.newId,
+    run: turn.callRun,
     room: turn.agent.budgets.toolCalls - turn.toolCalls,
   });
   const stored: StoredResponse = {

@@ -17,7 +17,7 @@ import { bounded, head, storable } from "#rules/text.ts";
 import { callName } from "#rules/transcript.ts";
 import { boundedTarget, readArguments } from "./arguments.ts";
 import { canonicalHash } from "./canonical.ts";
-import type { EffectDeclaration, ModelCall, ModelOutcome, ModelUsage, Tool } from "./ports.ts";
+import type { CallRun, EffectDeclaration, ModelCall, ModelOutcome, ModelUsage, Tool } from "./ports.ts";
 
 export type Response = Extract<ModelOutcome, { kind: "response" }>;
 /** A response as it may be stored. `asked`: how many calls there were before the rest was dropped. */
@@ -26,6 +26,7 @@ export type CallContext = {
   readonly tools: ReadonlyMap<string, Tool>;
   readonly effects: readonly EffectDeclaration[];
   readonly newId: () => string;
+  readonly run: CallRun;
   /** Calls that the run's budget still has room for. */
   readonly room: number;
 };
@@ -172,6 +173,7 @@ export async function planCalls(response: Taken, context: CallContext): Promise<
       continue;
     }
     const outcome = await tool.execute(row.args as Readonly<Record<string, unknown>>, {
+      run: context.run,
       signal: new AbortController().signal,
       timeLimitMs: tool.timeLimitMs,
     });

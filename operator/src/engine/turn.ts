@@ -3,11 +3,10 @@ import type { EarlierTurn, RecordedEffect, RunRecord } from "#ledger/reads.ts";
 import type { CallResult, CallRow, Committed } from "#ledger/steps.ts";
 import type { CompactionLevel } from "#rules/compaction.ts";
 import { type StoredResponse, transcript, type TranscriptMessage } from "#rules/transcript.ts";
-import { type AgentSpec, readAgentSpec } from "./agent.ts";
-import type { EngineDeps } from "./deps.ts";
+import type { AgentSpec } from "./agent.ts";
 import type { Crossing } from "./dispatch.ts";
 import type { HeldLease } from "./lease.ts";
-import type { Tool } from "./ports.ts";
+import type { CallRun, Tool } from "./ports.ts";
 
 /** The worker lets go of this run: it ended, somebody else holds it, or the process shuts down. Nothing is written. */
 export class Left extends Error {}
@@ -38,16 +37,11 @@ export class Turn {
   /** Crossed in the response's own commit, not sent yet. */
   crossed: { callId: string; crossing: Crossing } | undefined;
 
-  constructor(deps: EngineDeps, run: RunRecord, lease: HeldLease) {
+  constructor(run: RunRecord, agent: AgentSpec, tools: ReadonlyMap<string, Tool>, lease: HeldLease) {
     this.run = run;
     this.lease = lease;
-    this.agent = readAgentSpec(run.spec, run.slice);
-    this.tools = new Map(
-      this.agent.tools.flatMap((name) => {
-        const tool = deps.tools.get(name);
-        return tool === undefined ? [] : [[name, tool] as const];
-      }),
-    );
+    this.agent = agent;
+    this.tools = tools;
     this.seenSeq = Math.max(0, ...run.triggers.map((trigger) => trigger.seq));
     this.earlier = run.earlier;
     this.steps = run.steps.map((step) => ({ ordinal: step.ordinal, response: step.response as StoredResponse }));
@@ -66,6 +60,11 @@ export class Turn {
 
   get ids(): { runId: string; token: number; seenSeq: number } {
     return { runId: this.run.id, token: this.lease.token, seenSeq: this.seenSeq };
+  }
+
+  get callRun(): CallRun {
+    const { id, agentId, conversationId, namespace } = this.run;
+    return { runId: id, agentId, conversationId, namespace };
   }
 
   get openCalls(): TurnCall[] {

@@ -9,6 +9,7 @@ const readRunStatement = statement({
     id: "uuid",
     conversation_id: "uuid",
     request_id: "uuid",
+    agent_id: "uuid",
     connector: "text",
     conversation_key: "text",
     namespace: "text",
@@ -29,7 +30,7 @@ const readRunStatement = statement({
     output_tokens: "int8",
   },
   text: `
-    select r.id, r.conversation_id, r.request_id, c.connector, c.ext_key as conversation_key, a.namespace, a.name as agent_name, a.suspended,
+    select r.id, r.conversation_id, r.request_id, r.agent_id, c.connector, c.ext_key as conversation_key, a.namespace, a.name as agent_name, a.suspended,
            g.spec, r.slice, r.status, r.next_ordinal, r.attempts, r.amend_seq, r.stop_requested_at is not null as stop,
            r.committed_at is not null as committed, r.reply_at is not null as replied,
            r.model_calls, r.tool_calls, r.input_tokens, r.output_tokens
@@ -176,6 +177,7 @@ export type RunRecord = {
   readonly id: string;
   readonly conversationId: string;
   readonly requestId: string;
+  readonly agentId: string;
   readonly connector: string;
   readonly conversationKey: string;
   readonly namespace: string;
@@ -228,6 +230,7 @@ export async function readRun(db: Runner, runId: string): Promise<RunRecord> {
     id: run.id,
     conversationId: run.conversation_id,
     requestId: run.request_id,
+    agentId: run.agent_id,
     connector: run.connector,
     conversationKey: run.conversation_key,
     namespace: run.namespace,

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { evaluate, MAX_DEPTH } from "#tools/arithmetic.ts";
 import { calculate, MAX_EXPRESSION } from "#tools/quick.ts";
+import { CALL_RUN } from "../support/call-run.ts";
 
 describe("calculate", () => {
   const right: [string, string][] = [
@@ -56,7 +57,11 @@ describe("calculate", () => {
     assert.equal(calculate.effect({}), "tool.query");
     const parsed = calculate.parse({ expression: "17 * 23" });
     assert.ok(parsed.ok);
-    const outcome = await calculate.execute(parsed.value, { signal: new AbortController().signal, timeLimitMs: 1 });
+    const outcome = await calculate.execute(parsed.value, {
+      run: CALL_RUN,
+      signal: new AbortController().signal,
+      timeLimitMs: 1,
+    });
     assert.deepEqual(outcome, { kind: "confirmed", observation: "391", receipt: {} });
   });
 

@@ -11,6 +11,7 @@ import { httpRequestTool, MAX_RECEIPT } from "#tools/http-request.ts";
 import { MAX_OBSERVATION } from "#tools/body.ts";
 import { ManualClock } from "../models/manual-clock.ts";
 import { TEST_CERT, TEST_KEY } from "./tls-fixture.ts";
+import { CALL_RUN } from "../support/call-run.ts";
 
 const EFFECT = "0197c0de-0000-7000-8000-000000000001";
 
@@ -34,7 +35,7 @@ describe("http_request", () => {
     const parsed = using.parse(args);
     assert.ok(parsed.ok, parsed.ok ? "" : parsed.message);
     const signal = new AbortController().signal;
-    return await using.execute(parsed.value, { signal, timeLimitMs: 30_000, ...context });
+    return await using.execute(parsed.value, { run: CALL_RUN, signal, timeLimitMs: 30_000, ...context });
   }
   const write = async (path: string, context: Partial<ToolContext> = {}): Promise<ToolOutcome> =>
     await call({ method: "POST", url: world.url + path, body: { text: "a note" } }, { effectId: EFFECT, ...context });
@@ -361,7 +362,7 @@ describe("the dialer, over TLS", () => {
     const parsed = tool.parse({ method: "POST", url: `https://${host}:${port}/`, body: "x" });
     assert.ok(parsed.ok);
     const signal = new AbortController().signal;
-    return await tool.execute(parsed.value, { signal, timeLimitMs: 1_000, effectId: EFFECT });
+    return await tool.execute(parsed.value, { run: CALL_RUN, signal, timeLimitMs: 1_000, effectId: EFFECT });
   };
 
   it("presents the name to the checked address", async () => {
