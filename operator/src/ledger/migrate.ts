@@ -40,9 +40,11 @@ export async function migrations(directory: string = DIRECTORY): Promise<Migrati
       };
     }),
   );
+  // Numbers are reserved before they are used, so one may be missing for a while; never may two share one.
   for (const [index, migration] of found.entries()) {
-    if (migration.version !== index + 1) {
-      throw new PawlError("invariant", "MigrationGap", `${migration.name} should be number ${index + 1}`);
+    const before = found[index - 1];
+    if (before?.version === migration.version) {
+      throw new PawlError("invariant", "MigrationTwice", `${before.name} and ${migration.name} have the same number`);
     }
   }
   return found;

@@ -121,11 +121,25 @@ describe("migrations", function () {
     });
   });
 
-  it("must be numbered without a gap and named after what they bring", async () => {
-    await write("0003_gap.sql", "");
-    await assert.rejects(migrations(directory), { reason: "MigrationGap", message: /0003_gap.sql should be number 2/ });
+  it("must have a number each and be named after what they bring", async () => {
+    await write("0003_later.sql", "");
+    assert.deepEqual(
+      (await migrations(directory)).map(({ version }) => version),
+      [1, 3],
+      "a number may be reserved for one that comes later",
+    );
+    await write("0003_other.sql", "");
+    await assert.rejects(migrations(directory), { reason: "MigrationTwice", message: /0003_later.sql and 0003_other/ });
     await write("0002-odd.sql", "");
     await assert.rejects(migrations(directory), { reason: "MigrationName" });
+  });
+
+  it("that come with a lower number after a higher one are applied all the same", async () => {
+    const url = await empty();
+    await write("0003_later.sql", "create table later (id int primary key);\n");
+    assert.deepEqual(await migrate({ url, directory }), [1, 3]);
+    await write("0002_earlier.sql", "create table earlier (id int primary key);\n");
+    assert.deepEqual(await migrate({ url, directory }), [2]);
   });
 
   it("wait for the one who holds the lock and can be told to stop waiting", async () => {
