@@ -13,7 +13,7 @@ import { Left, type Turn } from "./turn.ts";
 
 /** Takes in a model's response and commits it. */
 export async function commit(deps: EngineDeps, turn: Turn, request: ModelRequest, said: Response): Promise<void> {
-  const response = takeIn(said);
+  const response = takeIn(said, deps.redaction);
   const calls = await planCalls(response, {
     tools: turn.tools,
     effects: turn.agent.effects,
