@@ -15,10 +15,12 @@ function rows(steps: number): TranscriptInput {
     contextTokens: 16_000,
     compaction: 0,
     toolsOffered: true,
+    resuming: false,
     earlier: [],
     triggers: [{ actor: "alice", text: "go on" }],
     steps: ordinals.map((ordinal) => ({
       ordinal,
+      resumed: false,
       response: { text: null, calls: [{ name: "echo", argumentsText: `{"n":${ordinal}}` }], truncated: false },
     })),
     calls: ordinals.map((ordinal) => ({
