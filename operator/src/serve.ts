@@ -6,8 +6,11 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { v7 as uuidv7 } from "uuid";
 import { startControllers } from "#controllers/start.ts";
-import type { EngineDeps } from "#engine/deps.ts";
+import type { EngineDeps, EngineSettings } from "#engine/deps.ts";
 import type { Credentials } from "#engine/ports.ts";
+import { readEndpoint } from "#engine/agent.ts";
+import { Classifier } from "#engine/classify.ts";
+import { ModelJudge } from "#engine/judge.ts";
 import { Redaction } from "#engine/redaction.ts";
 import { keepCheckingRefs } from "#engine/refs.ts";
 import { Worker } from "#engine/worker.ts";
@@ -93,6 +96,18 @@ function knownAtStart(config: Config, url: string): Redaction {
   return redaction;
 }
 
+/** Its key, if it needs one, is that of the install's endpoint: it has no namespace to look for a Secret in. */
+function decisionModel(named: unknown): Pick<EngineSettings, "decisionModel"> {
+  if (named === undefined || named === null) return {};
+  const decision = readEndpoint(named);
+  if (decision === undefined || decision.apiKeySecretRef !== undefined || !URL.canParse(decision.baseURL)) {
+    const text =
+      "PAWL_DEFAULTS: models.decision needs baseURL and model, and no apiKeySecretRef (the install's key goes to the install's endpoint only)";
+    throw new PawlError("terminal", "ConfigInvalid", text);
+  }
+  return { decisionModel: decision };
+}
+
 type Parts = {
   readonly config: Config;
   readonly db: Database;
@@ -105,12 +120,15 @@ type Parts = {
 function workerDeps({ config, db, log, metrics, credentials, redaction }: Parts): EngineDeps {
   const allow = allowance(config.outboundAllow);
   const http = httpRequestTool({ clock: systemClock, dialer: createDialer({ clock: systemClock, allowance: allow }) });
-  const primary = (config.defaults as { models?: { primary?: { baseURL?: string } } } | null)?.models?.primary;
+  const models = (config.defaults as { models?: { primary?: { baseURL?: string }; decision?: unknown } } | null)
+    ?.models;
+  const primary = models?.primary;
+  const decision = decisionModel(models?.decision);
   const installModel =
     config.defaultModelKey === undefined || primary?.baseURL === undefined
       ? {}
       : { installModel: { baseURL: primary.baseURL, apiKey: config.defaultModelKey } };
-  return {
+  const deps: EngineDeps = {
     db,
     model: new OpenAiModels({ clock: systemClock }),
     tools: toolRegistry([calculate, { ...http, timeLimitMs: config.httpTimeoutMs }]),
@@ -120,10 +138,11 @@ function workerDeps({ config, db, log, metrics, credentials, redaction }: Parts)
     random: Math.random,
     newId: uuidv7,
     retry: afterFailure,
-    settings: { owner: config.instance, ...config, ...installModel },
+    settings: { owner: config.instance, ...config, ...installModel, ...decision },
     log,
     meter: metrics.engine,
   };
+  return { ...deps, judge: new ModelJudge(new Classifier(deps)) };
 }
 
 /** Until `look` succeeds or the signal fires: says once per reason what it waits for. Throws what waiting cannot mend. */

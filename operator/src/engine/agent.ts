@@ -22,7 +22,7 @@ const budgets = z.object({
 });
 const spec = z.object({
   instructions: z.string().default(""),
-  models: z.object({ primary: endpoint.optional() }).default({}),
+  models: z.object({ primary: endpoint.optional(), fast: endpoint.optional() }).default({}),
   tools: z
     .object({
       builtin: z.array(z.string()).default([]),
@@ -45,6 +45,8 @@ export type Budgets = {
 export type AgentSpec = {
   readonly instructions: string;
   readonly primary: ModelEndpoint | null;
+  /** For typed questions; the install may name one for all. */
+  readonly fast: ModelEndpoint | null;
   readonly contextTokens: number;
   readonly tools: readonly string[];
   readonly effects: readonly EffectDeclaration[];
@@ -79,6 +81,7 @@ export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
   return {
     instructions,
     primary: primary === undefined ? null : toEndpoint(primary),
+    fast: models.fast === undefined ? null : toEndpoint(models.fast),
     contextTokens: primary?.contextTokens ?? DEFAULT_CONTEXT_TOKENS,
     tools: tools.builtin,
     effects: tools.effects.map((effect) => ({
@@ -94,6 +97,12 @@ export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
       outputTokens: lower(own.outputTokens, asked.data.outputTokens),
     },
   };
+}
+
+/** An endpoint as the install names it; undefined when it is none. */
+export function readEndpoint(value: unknown): ModelEndpoint | undefined {
+  const parsed = endpoint.safeParse(value);
+  return parsed.success ? toEndpoint(parsed.data) : undefined;
 }
 
 function toEndpoint(primary: z.infer<typeof endpoint>): ModelEndpoint {

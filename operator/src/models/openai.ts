@@ -131,7 +131,7 @@ function clientFor(baseURL: string, key: string | undefined, totalMs: number): O
   });
 }
 
-function requestBody({ endpoint, messages, tools }: ModelRequest): ChatCompletionCreateParamsStreaming {
+function requestBody({ endpoint, messages, tools, responseSchema }: ModelRequest): ChatCompletionCreateParamsStreaming {
   // OpenAI's own models refuse `max_tokens` by now, while many others know nothing else.
   const openai = new URL(endpoint.baseURL).hostname.endsWith("openai.com");
   const limit = openai ? "max_completion_tokens" : "max_tokens";
@@ -141,6 +141,9 @@ function requestBody({ endpoint, messages, tools }: ModelRequest): ChatCompletio
     ...(tools.length === 0
       ? {}
       : { tools: tools.map((tool) => ({ type: "function" as const, function: { ...tool } })) }),
+    ...(responseSchema === undefined
+      ? {}
+      : { response_format: { type: "json_schema" as const, json_schema: { ...responseSchema, strict: true } } }),
     ...(endpoint.maxOutputTokens === undefined ? {} : { [limit]: endpoint.maxOutputTokens }),
     stream: true,
     stream_options: { include_usage: true },
