@@ -3,12 +3,11 @@ import type { Runner } from "#ledger/database.ts";
 import type { CrossRequest } from "#ledger/effects.ts";
 import { type CallRow, commitResponse, commitResults, type Committed } from "#ledger/steps.ts";
 import { EFFECTS, type EffectKind } from "#rules/effects.ts";
-import { BUILDER_VERSION, type StoredResponse } from "#rules/transcript.ts";
-import { canonicalHash } from "./canonical.ts";
+import type { StoredResponse } from "#rules/transcript.ts";
+import { rememberToolset, requestFacts, type Toolset, unknownToolset } from "./request-facts.ts";
 import type { EngineDeps } from "./deps.ts";
 import { cross, type Crossing, prepareCrossing } from "./dispatch.ts";
 import type { ModelRequest } from "./ports.ts";
-import { requestHash } from "./request-hash.ts";
 import { planCalls, type Response, storedCall, takeIn } from "./response.ts";
 import { Left, type Turn } from "./turn.ts";
 
@@ -27,21 +26,21 @@ export async function commit(deps: EngineDeps, turn: Turn, request: ModelRequest
     calls: response.calls.map(storedCall),
     truncated: response.truncated,
   };
-  const facts = {
-    hash: requestHash(request),
-    model: request.endpoint.model,
-    baseURL: request.endpoint.baseURL,
-    tools: canonicalHash(request.tools),
-    builder: BUILDER_VERSION,
-    compaction: turn.compaction,
-    resumed: turn.resuming,
-    finishReason: response.finishReason,
-  };
-  await record(deps, turn, { request: facts, stored, calls, usage: response.usage, modelCall: true });
+  const facts = requestFacts(turn, request, response.finishReason);
+  await record(deps, turn, {
+    request: facts,
+    toolset: { hash: facts.tools, tools: request.tools },
+    stored,
+    calls,
+    usage: response.usage,
+    modelCall: true,
+  });
 }
 
 export type Recorded = {
   readonly request: unknown;
+  /** What the request offered. */
+  readonly toolset?: Toolset;
   readonly stored: StoredResponse;
   readonly calls: CallRow[];
   readonly usage: { inputTokens: number; outputTokens: number } | null;
@@ -57,6 +56,7 @@ export async function record(deps: EngineDeps, turn: Turn, step: Recorded): Prom
     nonce: deps.newId(),
     ordinal,
     request: step.request,
+    toolset: step.toolset === undefined ? null : unknownToolset(deps.db, step.toolset),
     response: step.stored,
     usage: step.usage,
     calls: step.calls,
@@ -76,6 +76,7 @@ export async function record(deps: EngineDeps, turn: Turn, step: Recorded): Prom
     });
   }
   turn.took(committed);
+  if (step.toolset !== undefined) rememberToolset(deps.db, step.toolset);
   turn.nextOrdinal = ordinal + 1;
   turn.attempts = 0;
   turn.steps.push({ ordinal, response: step.stored, resumed: step.modelCall && turn.resuming });

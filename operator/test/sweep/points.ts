@@ -62,6 +62,8 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   find_run_by_name: "command line, read only",
   list_effects: "command line, read only",
   resolve_effect: "a command of a person; ledger tests with a swallowed reply",
+  read_requests: "command line, read only",
+  read_history_through: "command line, read only",
   read_story: "command line, read only",
   oldest_snapshot: "a metric, read only",
   suspend_agent: "controller; kube tests",
@@ -72,6 +74,9 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   open_leadership: "controller's leadership, a hint",
   hold_leadership: "controller's leadership, a hint",
   release_leadership: "controller's leadership, a hint",
+  record_classification: "append only, said again after a lost reply; engine tests",
+  read_result: "a tool's read; engine tests",
+  read_before: "a tool's read; engine tests",
   read_occupants: "only after a refused crossing; engine tests",
   release_lease: "only when a run waits; engine tests and the variant with a failing model",
 };
