@@ -29,6 +29,7 @@ const spec = z.object({
       effects: z
         .array(z.object({ tool: z.string(), key: z.string().optional(), effect: z.string().optional() }))
         .default([]),
+      memory: z.object({ audience: z.enum(["Conversation", "Agent"]).optional() }).default({}),
     })
     .prefault({}),
   budgets: budgets.default({}),
@@ -49,6 +50,8 @@ export type AgentSpec = {
   readonly tools: readonly string[];
   readonly effects: readonly EffectDeclaration[];
   readonly budgets: Budgets;
+  /** Who may be shown what is remembered; null: its author did not say. */
+  readonly memoryAudience: "conversation" | "agent" | null;
 };
 
 const UNITS: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
@@ -93,8 +96,12 @@ export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
       inputTokens: lower(own.inputTokens, asked.data.inputTokens),
       outputTokens: lower(own.outputTokens, asked.data.outputTokens),
     },
+    memoryAudience: memoryAudience(tools.memory.audience),
   };
 }
+
+const memoryAudience = (said: "Conversation" | "Agent" | undefined): AgentSpec["memoryAudience"] =>
+  said === undefined ? null : said === "Agent" ? "agent" : "conversation";
 
 function toEndpoint(primary: z.infer<typeof endpoint>): ModelEndpoint {
   const timeoutMs = primary.timeout === undefined ? undefined : durationMs(primary.timeout);

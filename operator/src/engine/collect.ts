@@ -14,7 +14,10 @@ import { MAX_RESULT } from "#rules/limits.ts";
 import { bounded } from "#rules/text.ts";
 import type { EngineDeps } from "./deps.ts";
 import { type Crossing, cross, type Dispatch, prepareCrossing, send, settle } from "./dispatch.ts";
+import { readsOwnStore } from "./builtin/memory.ts";
+import { isStoreVerb, OwnWrites, type StoreVerb } from "./own-store.ts";
 import type { Tool, ToolOutcome } from "./ports.ts";
+import { restsOn, sourced } from "./provenance.ts";
 import { Left, type Turn, type TurnCall } from "./turn.ts";
 
 /** A message that is still being classified holds an effect back for at most this long. */
@@ -49,6 +52,9 @@ class Collector {
   /** An outcome that is known and not committed yet: it goes with the next commit. */
   prior: { dispatch: Dispatch; outcome: ToolOutcome } | undefined;
 
+  /** What is written together with the results. */
+  readonly own = new OwnWrites();
+
   constructor(deps: EngineDeps, turn: Turn, shutdown: AbortSignal) {
     this.deps = deps;
     this.turn = turn;
@@ -59,6 +65,9 @@ class Collector {
     const results: CallResult[] = [];
     for (const call of this.turn.openCalls) {
       if (call.class === "reply") continue;
+      if (this.own.waiting && readsOwnStore(this.turn.tools.get(call.tool))) {
+        await this.commitResults(results.splice(0));
+      }
       results.push(await this.one(call));
     }
     await this.commitResults(results);
@@ -74,12 +83,19 @@ class Collector {
     if (this.stopping()) return { id: call.id, outcome: "cancelled", result: NOT_RUN.stopped };
     if (this.shutdown.aborted) throw new Left("shutdown");
     if (tool === undefined) return { id: call.id, outcome: "rejected", result: NOT_RUN.gone };
+    if (isStoreVerb(tool)) return this.durable(call, tool);
     return crosses(call) ? this.effectful(call, tool) : this.pure(call, tool);
   }
 
   stopping(): boolean {
     if (this.turn.lease.lost.signal.aborted) throw new Left("lease lost");
     return this.turn.stop || this.turn.lease.stopRequested.signal.aborted;
+  }
+
+  async durable(call: TurnCall, verb: StoreVerb): Promise<CallResult> {
+    const { callRun: run, evidence } = this.turn;
+    const args = call.args as Readonly<Record<string, unknown>>;
+    return this.own.add(call.id, await verb.prepare({ id: call.id, args, run, evidence }));
   }
 
   async pure(call: TurnCall, tool: Tool): Promise<CallResult> {
@@ -92,7 +108,7 @@ class Collector {
     });
     if (this.stopping()) return { id: call.id, outcome: "cancelled", result: NOT_RUN.stopped };
     if (this.shutdown.aborted) throw new Left("shutdown");
-    return done(call, outcome.observation);
+    return { ...done(call, outcome.observation), ...restsOn(outcome) };
   }
 
   async effectful(call: TurnCall, tool: Tool): Promise<CallResult> {
@@ -250,17 +266,23 @@ class Collector {
 
   async commitResults(results: readonly CallResult[]): Promise<void> {
     const run = { ...this.turn.ids, nonce: this.deps.newId() };
-    const write = (db: Runner) => commitResults(db, run, results);
+    const told = results.map((result) => sourced(this.turn, result, this.deps.newId));
+    let stored: readonly CallResult[] = told;
+    const write = async (db: Runner) => {
+      stored = await this.own.write(db, run, told);
+      return this.own.kept(await commitResults(db, run, stored));
+    };
     const committed =
-      this.prior === undefined
+      this.prior === undefined && !this.own.waiting
         ? await write(this.deps.db)
         : await this.deps.db.transaction(async (tx) => {
             await this.settlePrior(tx);
             return write(tx);
           });
     this.prior = undefined;
+    this.own.done();
     this.turn.took(committed);
-    this.turn.close(results);
+    this.turn.close(stored);
   }
 }
 

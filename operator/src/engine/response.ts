@@ -17,7 +17,9 @@ import { bounded, head, storable } from "#rules/text.ts";
 import { callName } from "#rules/transcript.ts";
 import { boundedTarget, readArguments } from "./arguments.ts";
 import { canonicalHash } from "./canonical.ts";
+import { ownKind } from "./own-store.ts";
 import type { CallRun, EffectDeclaration, ModelCall, ModelOutcome, ModelUsage, Tool } from "./ports.ts";
+import { provenanceOf } from "./provenance.ts";
 
 export type Response = Extract<ModelOutcome, { kind: "response" }>;
 /** A response as it may be stored. `asked`: how many calls there were before the rest was dropped. */
@@ -97,7 +99,7 @@ function judge(call: ModelCall, idx: number, response: Taken, context: CallConte
   return {
     tool,
     args: parsed.value,
-    kind: effectKind(declaration(context.effects, tool.name)?.effect, tool.effect(parsed.value)),
+    kind: effectKind(declaration(context.effects, tool.name)?.effect, ownKind(tool, parsed.value)),
   };
 }
 
@@ -177,7 +179,12 @@ export async function planCalls(response: Taken, context: CallContext): Promise<
       signal: new AbortController().signal,
       timeLimitMs: tool.timeLimitMs,
     });
-    rows.push({ ...row, outcome: "real", result: bounded(outcome.observation, MAX_RESULT) });
+    rows.push({
+      ...row,
+      outcome: "real",
+      result: bounded(outcome.observation, MAX_RESULT),
+      ...provenanceOf(tool, row, outcome, context),
+    });
   }
   if (rows.length === 0 && response.text !== null && response.text.trim() !== "")
     rows.push(replyCall(response.truncated ? `${response.text}${CUT}` : response.text, context.newId));

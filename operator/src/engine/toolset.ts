@@ -1,13 +1,20 @@
-/** The tools of one turn: what its Agent names of what the install offers, in the Agent's order (prompt caches like it). */
+/** The tools of one turn: what its Agent names of what there is, in the Agent's order (prompt caches like it). */
 import type { AgentSpec } from "./agent.ts";
+import { BUILT_IN, builtIn } from "./builtin/memory.ts";
 import type { EngineDeps } from "./deps.ts";
 import type { Tool } from "./ports.ts";
 
-export function toolsetOf(deps: Pick<EngineDeps, "tools">, agent: AgentSpec): ReadonlyMap<string, Tool> {
+type Offering = Pick<EngineDeps, "db" | "newId" | "tools" | "sensitivity" | "log">;
+
+export function toolsetOf(deps: Offering, agent: AgentSpec): ReadonlyMap<string, Tool> {
+  const own = builtIn(deps, agent);
   return new Map(
     agent.tools.flatMap((name) => {
-      const tool = deps.tools.get(name);
+      const tool = own.get(name) ?? deps.tools.get(name);
       return tool === undefined ? [] : [[name, tool] as const];
     }),
   );
 }
+
+/** Every name that an Agent may list. */
+export const offered = (deps: Pick<EngineDeps, "tools">): string[] => [...deps.tools.keys(), ...BUILT_IN].sort();

@@ -15,6 +15,7 @@ describe("the invariants as SQL", () => {
     ended: "",
     endedConversation: "",
     effect: "",
+    endedCall: "",
     live: "",
     liveConversation: "",
     call: "",
@@ -33,6 +34,7 @@ describe("the invariants as SQL", () => {
       ended: ended.runId,
       endedConversation: await conversationOf(ledger, ended.runId),
       effect: request.effectId,
+      endedCall: calls[0].id,
       accounted: ended.eventId,
     });
     await end(ledger.db, ended);
@@ -75,6 +77,11 @@ describe("the invariants as SQL", () => {
   const copyOf = (table: string, id: string, changes: string) =>
     `insert into ${table} select (jsonb_populate_record(t, '${changes}')).* from ${table} t where id = '${id}'`;
   const NEW = "00000000-0000-7000-8000-0000000000ff";
+
+  /** A result from outside, of which its call knows nothing. */
+  const evidence = (call: string, audience: string) =>
+    `insert into tool_source_evidence (id, call_id, run_id, agent_id, conversation_id, source, audience, created_at)
+     select '${NEW}', '${call}', id, agent_id, conversation_id, 'host.test', '${audience}', pawl_now() from runs where id = '${row.ended}'`;
 
   /** invariant, what breaks it, and which row is named */
   const broken: Record<string, () => [readonly string[], string]> = {
@@ -143,6 +150,27 @@ describe("the invariants as SQL", () => {
     i10_counters_equal_their_rows: () => [
       [`update runs set model_calls = model_calls + 1 where id = '${row.live}'`],
       row.live,
+    ],
+    provenance_what_is_built_on_exists: () => [
+      [`update commitment_effects set built_on = array['${NEW}'::uuid] where id = '${row.effect}'`],
+      row.effect,
+    ],
+    provenance_a_result_names_its_own_evidence: () => [[evidence(row.endedCall, "public")], NEW],
+    provenance_a_reply_shows_only_what_may_be_shown: () => [
+      [
+        evidence(row.endedCall, "conversation"),
+        `update tool_source_evidence set conversation_id = '${row.liveConversation}'`,
+        `update commitment_effects set built_on = array['${NEW}'::uuid] where kind = 'reply'`,
+      ],
+      "request",
+    ],
+    memory_is_written_with_its_result: () => [
+      [
+        `insert into memories (id, agent_id, conversation_id, text, audience, visibility, evidence, run_id, call_id, actors, created_at)
+         select '${NEW}', agent_id, conversation_id, 'x', 'agent', 'everywhere', '{}', id, '${row.call}', '{}', pawl_now()
+         from runs where id = '${row.live}'`,
+      ],
+      NEW,
     ],
   };
 
