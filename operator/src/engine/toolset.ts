@@ -2,16 +2,19 @@
 import type { AgentSpec } from "./agent.ts";
 import { BUILT_IN, builtIn } from "./builtin/memory.ts";
 import type { EngineDeps } from "./deps.ts";
+import { isStoreVerb } from "./own-store.ts";
 import type { Tool } from "./ports.ts";
 
-type Offering = Pick<EngineDeps, "db" | "newId" | "tools" | "sensitivity" | "log">;
+type Offering = Pick<EngineDeps, "db" | "newId" | "tools" | "redaction" | "sensitivity" | "log">;
 
 export function toolsetOf(deps: Offering, agent: AgentSpec): ReadonlyMap<string, Tool> {
   const own = builtIn(deps, agent);
   return new Map(
     agent.tools.flatMap((name) => {
       const tool = own.get(name) ?? deps.tools.get(name);
-      return tool === undefined ? [] : [[name, tool] as const];
+      if (tool === undefined) return [];
+      // What a verb of the store writes are arguments, which were looked at before.
+      return [[name, isStoreVerb(tool) ? tool : deps.redaction.covering(tool)] as const];
     }),
   );
 }
