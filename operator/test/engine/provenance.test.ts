@@ -23,7 +23,7 @@ const look = (audience?: Audience): Tool => ({
   ...quick,
   name: "look",
   quick: false,
-  source: (args) => String(args["host"] ?? "host.test"),
+  source: (args) => (args as { host?: string }).host ?? "host.test",
   ...(audience === undefined ? {} : { audience }),
 });
 const post = { ...writer([done("201"), lost()]), source: () => "writes.test" };
@@ -107,8 +107,9 @@ describe("provenance", () => {
     const odd: Tool = {
       ...look(),
       source: (args) => {
-        if (args["host"] === undefined) throw new Error("no host");
-        return `${String(args["host"])}\0`;
+        const { host } = args as { host?: string };
+        if (host === undefined) throw new Error("no host");
+        return `${host}\0`;
       },
     };
     const { runId } = await turn(
