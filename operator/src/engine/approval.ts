@@ -40,7 +40,7 @@ export async function gated(deps: EngineDeps, turn: Turn, call: TurnCall): Promi
       return { id: call.id, outcome: "skipped", result: "Not run: what was approved is another call than this one." };
     }
     if (approval !== undefined && approval.state !== "open") {
-      return { id: call.id, outcome: "skipped", result: refusal(approval) };
+      return { id: call.id, outcome: "skipped", result: deps.redaction.text(refusal(approval)) };
     }
     await park(deps, turn, call, approvals);
   }

@@ -77,7 +77,8 @@ async function abandon(deps: EngineDeps, turn: Turn): Promise<void> {
 
 /** `claim.attempts` as on the row now: a response that was committed under this claim has set it back. */
 async function recover(deps: EngineDeps, claim: Claim, lease: HeldLease, error: unknown): Promise<void> {
-  const message = head(storable(error instanceof Error ? error.message : String(error)), MAX_ERROR_WORDS);
+  const said = deps.redaction.text(storable(error instanceof Error ? error.message : String(error)));
+  const message = head(said, MAX_ERROR_WORDS);
   const reason = isPawlError(error) ? error.reason : "InternalError";
   deps.log.error(
     { run: claim.runId, reason, error: message, stack: error instanceof Error ? error.stack : undefined },
