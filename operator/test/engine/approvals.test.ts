@@ -60,7 +60,7 @@ describe("a call that a person must approve", () => {
       made.requests
         .at(-1)
         ?.messages.filter((message) => message.role === "tool")
-        .map((message) => String(message.content));
+        .map((message) => message.content);
     return { ...made, agent, runId, eventId, name, tool, approvals, decide, results, row: () => runRow(ledger, runId) };
   }
 
