@@ -1,7 +1,7 @@
 /** A turn in the hands of one worker: the rows read back, kept in step with every commit that this worker makes. */
 import { evidenceIn, type Provenance } from "#ledger/evidence.ts";
 import type { EarlierTurn, RecordedEffect, RunRecord } from "#ledger/reads.ts";
-import type { CallResult, CallRow, Committed } from "#ledger/steps.ts";
+import type { CallGate, CallResult, CallRow, Committed } from "#ledger/steps.ts";
 import type { CompactionLevel } from "#rules/compaction.ts";
 import type { Evidence } from "#rules/provenance.ts";
 import { type StoredResponse, transcript, type TranscriptMessage } from "#rules/transcript.ts";
@@ -16,7 +16,7 @@ export class Left extends Error {}
 /** Classes of calls that leave nothing on its way outside. */
 const WITHIN: ReadonlySet<string> = new Set(["pure", "internal_durable", "reply"]);
 
-export type TurnCall = CallRow & { readonly ordinal: number };
+export type TurnCall = CallRow & { readonly ordinal: number; readonly gate: CallGate };
 
 export class Turn {
   readonly run: RunRecord;
@@ -60,7 +60,12 @@ export class Turn {
     }));
     this.interrupted = run.interrupted;
     this.compaction = run.steps.some((step) => step.compaction > 0) ? 1 : 0;
-    this.calls = run.calls.map((call) => ({ ...call, providerId: null, outcome: call.outcome as CallRow["outcome"] }));
+    this.calls = run.calls.map((call) => ({
+      ...call,
+      providerId: null,
+      gate: call.gate as CallGate,
+      outcome: call.outcome as CallRow["outcome"],
+    }));
     this.effects = [...run.effects];
     this.nextOrdinal = run.nextOrdinal;
     this.attempts = run.attempts;
