@@ -142,7 +142,8 @@ function workerDeps({ config, db, log, metrics, credentials, redaction }: Parts)
     log,
     meter: metrics.engine,
   };
-  return { ...deps, judge: new ModelJudge(new Classifier(deps)) };
+  const judge = new ModelJudge(new Classifier(deps));
+  return { ...deps, judge, sensitivity: (text, whose) => judge.sensitivity(text, whose) };
 }
 
 /** Until `look` succeeds or the signal fires: says once per reason what it waits for. Throws what waiting cannot mend. */

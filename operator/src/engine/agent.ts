@@ -1,7 +1,15 @@
 /** What the engine reads of an Agent's stored spec. The controller validated it; this only names what is used here. */
 import { z } from "zod";
-import { DEFAULT_CONTEXT_TOKENS, DEFAULT_ITERATIONS, DEFAULT_MODEL_CALLS, DEFAULT_TOOL_CALLS } from "#rules/limits.ts";
+import {
+  APPROVAL_EXPIRES_MS,
+  DEFAULT_CONTEXT_TOKENS,
+  DEFAULT_ITERATIONS,
+  DEFAULT_MODEL_CALLS,
+  DEFAULT_TOOL_CALLS,
+  MAX_APPROVAL_EXPIRES_MS,
+} from "#rules/limits.ts";
 import { PawlError } from "#rules/errors.ts";
+import type { Approvers } from "#ledger/approvals.ts";
 import type { EffectDeclaration, ModelEndpoint } from "./ports.ts";
 
 const secretRef = z.object({ name: z.string(), key: z.string() });
@@ -20,17 +28,25 @@ const budgets = z.object({
   inputTokens: z.number().optional(),
   outputTokens: z.number().optional(),
 });
+const approvals = z.object({
+  approvers: z.object({ users: z.array(z.string()).default([]), groups: z.array(z.string()).default([]) }).optional(),
+  requesterMayApprove: z.boolean().optional(),
+  expiresAfter: z.string().optional(),
+});
 const spec = z.object({
   instructions: z.string().default(""),
   models: z.object({ primary: endpoint.optional(), fast: endpoint.optional() }).default({}),
   tools: z
     .object({
       builtin: z.array(z.string()).default([]),
+      requireApproval: z.array(z.string()).default([]),
       effects: z
         .array(z.object({ tool: z.string(), key: z.string().optional(), effect: z.string().optional() }))
         .default([]),
+      memory: z.object({ audience: z.enum(["Conversation", "Agent"]).optional() }).default({}),
     })
     .prefault({}),
+  approvals: approvals.default({}),
   budgets: budgets.default({}),
 });
 
@@ -42,6 +58,13 @@ export type Budgets = {
   readonly outputTokens: number;
 };
 
+export type Approvals = {
+  /** Null: whoever may say so in the cluster. */
+  readonly approvers: Approvers | null;
+  readonly requesterMayApprove: boolean;
+  readonly expiresMs: number;
+};
+
 export type AgentSpec = {
   readonly instructions: string;
   readonly primary: ModelEndpoint | null;
@@ -50,7 +73,12 @@ export type AgentSpec = {
   readonly contextTokens: number;
   readonly tools: readonly string[];
   readonly effects: readonly EffectDeclaration[];
+  /** Globs over tools whose calls wait for a person. */
+  readonly requireApproval: readonly string[];
+  readonly approvals: Approvals;
   readonly budgets: Budgets;
+  /** Who may be shown what is remembered; null: its author did not say. */
+  readonly memoryAudience: "conversation" | "agent" | null;
 };
 
 const UNITS: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
@@ -89,6 +117,8 @@ export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
       ...(effect.key === undefined ? {} : { key: effect.key }),
       ...(effect.effect === undefined ? {} : { effect: effect.effect }),
     })),
+    requireApproval: tools.requireApproval,
+    approvals: toApprovals(parsed.data.approvals),
     budgets: {
       iterations: lower(own.iterations ?? DEFAULT_ITERATIONS, asked.data.iterations),
       modelCalls: lower(own.modelCalls ?? DEFAULT_MODEL_CALLS, asked.data.modelCalls),
@@ -96,6 +126,20 @@ export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
       inputTokens: lower(own.inputTokens, asked.data.inputTokens),
       outputTokens: lower(own.outputTokens, asked.data.outputTokens),
     },
+    memoryAudience: memoryAudience(tools.memory.audience),
+  };
+}
+
+const memoryAudience = (said: "Conversation" | "Agent" | undefined): AgentSpec["memoryAudience"] =>
+  said === undefined ? null : said === "Agent" ? "agent" : "conversation";
+
+/** Its schema takes any span; one that is no time at all, or outlives everybody, is the nearest one that is. */
+function toApprovals(given: z.infer<typeof approvals>): Approvals {
+  const asked = given.expiresAfter === undefined ? undefined : durationMs(given.expiresAfter);
+  return {
+    approvers: given.approvers ?? null,
+    requesterMayApprove: given.requesterMayApprove ?? false,
+    expiresMs: Math.min(Math.max(asked ?? APPROVAL_EXPIRES_MS, 1), MAX_APPROVAL_EXPIRES_MS),
   };
 }
 

@@ -12,9 +12,13 @@ import { PawlError } from "#rules/errors.ts";
 import { MAX_EFFECT_ATTEMPTS, settling } from "#rules/journal.ts";
 import { MAX_RESULT } from "#rules/limits.ts";
 import { bounded } from "#rules/text.ts";
+import { gated } from "./approval.ts";
 import type { EngineDeps } from "./deps.ts";
 import { type Crossing, cross, type Dispatch, prepareCrossing, send, settle } from "./dispatch.ts";
+import { readsOwnStore } from "./builtin/memory.ts";
+import { isStoreVerb, OwnWrites, type StoreVerb } from "./own-store.ts";
 import type { Tool, ToolOutcome } from "./ports.ts";
+import { restsOn, sourced } from "./provenance.ts";
 import { Left, type Turn, type TurnCall } from "./turn.ts";
 
 /** A message that is still being classified holds an effect back for at most this long. */
@@ -48,6 +52,11 @@ class Collector {
   readonly shutdown: AbortSignal;
   /** An outcome that is known and not committed yet: it goes with the next commit. */
   prior: { dispatch: Dispatch; outcome: ToolOutcome } | undefined;
+  /** Of calls that are over, not committed yet. */
+  results: CallResult[] = [];
+
+  /** What is written together with the results. */
+  readonly own = new OwnWrites();
 
   constructor(deps: EngineDeps, turn: Turn, shutdown: AbortSignal) {
     this.deps = deps;
@@ -56,12 +65,13 @@ class Collector {
   }
 
   async run(): Promise<void> {
-    const results: CallResult[] = [];
     for (const call of this.turn.openCalls) {
       if (call.class === "reply") continue;
-      results.push(await this.one(call));
+      if (this.own.waiting && readsOwnStore(this.turn.tools.get(call.tool))) await this.commitResults();
+      const result = await this.one(call); // may have committed those before it
+      this.results.push(result);
     }
-    await this.commitResults(results);
+    await this.commitResults();
   }
 
   async one(call: TurnCall): Promise<CallResult> {
@@ -74,12 +84,27 @@ class Collector {
     if (this.stopping()) return { id: call.id, outcome: "cancelled", result: NOT_RUN.stopped };
     if (this.shutdown.aborted) throw new Left("shutdown");
     if (tool === undefined) return { id: call.id, outcome: "rejected", result: NOT_RUN.gone };
+    const refused = call.gate === "none" ? null : await this.gated(call);
+    if (refused !== null) return refused;
+    if (isStoreVerb(tool)) return this.durable(call, tool);
     return crosses(call) ? this.effectful(call, tool) : this.pure(call, tool);
+  }
+
+  /** Whoever waits for a person keeps nothing to himself that only he knows. */
+  async gated(call: TurnCall): Promise<CallResult | null> {
+    if (this.results.length > 0) await this.commitResults();
+    return gated(this.deps, this.turn, call);
   }
 
   stopping(): boolean {
     if (this.turn.lease.lost.signal.aborted) throw new Left("lease lost");
     return this.turn.stop || this.turn.lease.stopRequested.signal.aborted;
+  }
+
+  async durable(call: TurnCall, verb: StoreVerb): Promise<CallResult> {
+    const { callRun: run, evidence } = this.turn;
+    const args = call.args as Readonly<Record<string, unknown>>;
+    return this.own.add(call.id, await verb.prepare({ id: call.id, args, run, evidence }));
   }
 
   async pure(call: TurnCall, tool: Tool): Promise<CallResult> {
@@ -92,7 +117,7 @@ class Collector {
     });
     if (this.stopping()) return { id: call.id, outcome: "cancelled", result: NOT_RUN.stopped };
     if (this.shutdown.aborted) throw new Left("shutdown");
-    return done(call, outcome.observation);
+    return { ...done(call, outcome.observation), ...restsOn(outcome) };
   }
 
   async effectful(call: TurnCall, tool: Tool): Promise<CallResult> {
@@ -124,6 +149,13 @@ class Collector {
           held += HOLD_LOOK_MS;
           await this.wait(HOLD_LOOK_MS);
           continue;
+        case "approval":
+          // Asked for a moment ago, and no decision is ever taken back.
+          throw new PawlError(
+            "invariant",
+            "ApprovalMissing",
+            `call ${call.id} was about to leave without its approval`,
+          );
         case "fenced":
         case "ended":
         case "reply_sent":
@@ -248,19 +280,27 @@ class Collector {
     return crossed;
   }
 
-  async commitResults(results: readonly CallResult[]): Promise<void> {
+  async commitResults(): Promise<void> {
+    const { results } = this;
     const run = { ...this.turn.ids, nonce: this.deps.newId() };
-    const write = (db: Runner) => commitResults(db, run, results);
+    const told = results.map((result) => sourced(this.turn, result, this.deps.newId));
+    let stored: readonly CallResult[] = told;
+    const write = async (db: Runner) => {
+      stored = await this.own.write(db, run, told);
+      return this.own.kept(await commitResults(db, run, stored));
+    };
     const committed =
-      this.prior === undefined
+      this.prior === undefined && !this.own.waiting
         ? await write(this.deps.db)
         : await this.deps.db.transaction(async (tx) => {
             await this.settlePrior(tx);
             return write(tx);
           });
     this.prior = undefined;
+    this.own.done();
     this.turn.took(committed);
-    this.turn.close(results);
+    this.turn.close(stored);
+    this.results = [];
   }
 }
 

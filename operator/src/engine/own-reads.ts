@@ -5,7 +5,7 @@
  */
 import { z } from "zod";
 import type { Runner } from "#ledger/database.ts";
-import { readBefore, readResult } from "#ledger/own-reads.ts";
+import { readBefore, readBuiltOn, readResult } from "#ledger/own-reads.ts";
 import type { EarlierTurn } from "#ledger/reads.ts";
 import { READ_EARLIER, READ_RESULT } from "#rules/compaction.ts";
 import { CHARS_PER_TOKEN } from "#rules/limits.ts";
@@ -128,7 +128,11 @@ function earlierTool(db: Runner, page: number): Tool {
       const next = before + shown.length;
       const more =
         shown.length < turns.length ? `Older ones: before=${next}.` : "That is the beginning of this conversation.";
-      return read(`[${shown.length} earlier turns, newest first. ${more}]\n${shown.join("\n\n")}`);
+      const restsOn = await readBuiltOn(
+        db,
+        turns.slice(0, shown.length).map(({ runId }) => runId),
+      );
+      return { ...read(`[${shown.length} earlier turns, newest first. ${more}]\n${shown.join("\n\n")}`), restsOn };
     },
   };
 }

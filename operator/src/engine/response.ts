@@ -5,6 +5,7 @@
  */
 import type { CallRow } from "#ledger/steps.ts";
 import { effectKind, EFFECTS, type EffectKind } from "#rules/effects.ts";
+import { matchesAny } from "#rules/globs.ts";
 import {
   MAX_ARGUMENTS,
   MAX_CALLS_PER_RESPONSE,
@@ -17,7 +18,9 @@ import { bounded, head, storable } from "#rules/text.ts";
 import { callName } from "#rules/transcript.ts";
 import { boundedTarget, readArguments } from "./arguments.ts";
 import { canonicalHash } from "./canonical.ts";
+import { ownKind } from "./own-store.ts";
 import type { CallRun, EffectDeclaration, ModelCall, ModelOutcome, ModelUsage, Tool } from "./ports.ts";
+import { provenanceOf } from "./provenance.ts";
 import type { Redaction } from "./redaction.ts";
 
 export type Response = Extract<ModelOutcome, { kind: "response" }>;
@@ -32,6 +35,8 @@ export type Taken = Omit<Response, "calls"> & {
 export type CallContext = {
   readonly tools: ReadonlyMap<string, Tool>;
   readonly effects: readonly EffectDeclaration[];
+  /** Globs over tools whose calls wait for a person. */
+  readonly requireApproval: readonly string[];
   readonly newId: () => string;
   readonly run: CallRun;
   /** Calls that the run's budget still has room for. */
@@ -122,7 +127,7 @@ function judge(call: Taken["calls"][number], idx: number, response: Taken, conte
   return {
     tool,
     args: parsed.value,
-    kind: effectKind(declaration(context.effects, tool.name)?.effect, tool.effect(parsed.value)),
+    kind: effectKind(declaration(context.effects, tool.name)?.effect, ownKind(tool, parsed.value)),
   };
 }
 
@@ -148,7 +153,7 @@ function accepted(
   call: ModelCall,
   idx: number,
   judged: Exclude<Judged, { refusal: string }>,
-  newId: () => string,
+  { newId, requireApproval }: CallContext,
 ): CallRow {
   const effectClass = EFFECTS[judged.kind].class;
   const changes = effectClass !== "pure" && effectClass !== "internal_durable";
@@ -162,6 +167,7 @@ function accepted(
     args: judged.args,
     argsHash: canonicalHash({ tool: judged.tool.name, args: judged.args }),
     target: changes ? boundedTarget(judged.tool.target(judged.args)) : null,
+    gate: matchesAny(requireApproval, judged.tool.name) ? "open" : "none",
     outcome: null,
     result: null,
   };
@@ -177,7 +183,7 @@ function rowOf(
   try {
     const judged = judge(call, idx, response, context);
     if ("refusal" in judged) return { row: rejected(call, idx, judged.refusal, context.newId) };
-    return { row: accepted(call, idx, judged, context.newId), tool: judged.tool };
+    return { row: accepted(call, idx, judged, context), tool: judged.tool };
   } catch {
     const refusal = `Not run: ${callName(call.name)} could not make anything of these arguments.`;
     return { row: rejected(call, idx, refusal, context.newId) };
@@ -197,7 +203,7 @@ export async function planCalls(response: Taken, context: CallContext): Promise<
       rows.push(row);
       continue;
     }
-    prefix &&= tool.quick && row.class === "pure";
+    prefix &&= tool.quick && row.class === "pure" && row.gate !== "open";
     if (!prefix) {
       rows.push(row);
       continue;
@@ -207,7 +213,12 @@ export async function planCalls(response: Taken, context: CallContext): Promise<
       signal: new AbortController().signal,
       timeLimitMs: tool.timeLimitMs,
     });
-    rows.push({ ...row, outcome: "real", result: bounded(outcome.observation, MAX_RESULT) });
+    rows.push({
+      ...row,
+      outcome: "real",
+      result: bounded(outcome.observation, MAX_RESULT),
+      ...provenanceOf(tool, row, outcome, context),
+    });
   }
   if (rows.length === 0 && response.text !== null && response.text.trim() !== "")
     rows.push(replyCall(response.truncated ? `${response.text}${CUT}` : response.text, context.newId));

@@ -29,15 +29,20 @@ const crossEffectStatement = statement({
     settle_ms: "int4",
     seen_seq: "int8",
     receipt: "jsonb?",
+    built_on: "uuid[]",
   },
   columns: { verdict: "text" },
   // A reply whose delivery is its row (kubectl) comes with its receipt and is confirmed at once.
   text: `
-    with locked as (
+    with turn as (
       select r.id as run_id, root.id as root_id, root.request_id, root.journal_scope, r.lease_token, r.lease_owner, r.lease_until,
              r.live, root.live as root_live, root.reply_at, root.amend_seq, root.hold_seq, root.hold_until,
              root.closed_to_interrupts, coalesce(root.stop_requested_at, r.stop_requested_at) as stop_at, r.next_ordinal
       from runs root join runs r on r.root_id = root.id where r.id = :run for no key update of root, r),
+    call as (
+      select c.gate, c.args_hash as call_hash from turn join tool_calls c on c.run_id = turn.run_id
+      where c.id = :call for no key update of c),
+    locked as (select * from turn left join call on true),
     verdict as (
       select *, case
         when not live or not root_live then 'ended'
@@ -45,16 +50,17 @@ const crossEffectStatement = statement({
         when reply_at is not null then 'reply_sent'
         when stop_at is not null and not :is_reply then 'stopping'
         when stop_at is not null then 'crossed'
+        when gate <> 'none' and (gate <> 'approved' or call_hash <> :args_hash) then 'approval'
         when amend_seq > :seen_seq and not closed_to_interrupts then 'stale_input'
         when hold_seq > :seen_seq and hold_until > pawl_now() and not closed_to_interrupts then 'hold'
         else 'crossed' end as verdict from locked),
     effect as (
       insert into commitment_effects (id, call_id, run_id, root_id, request_id, journal_scope, kind, target, args_hash, repeat, keyed,
-                                      state, nonce, lease_token, dispatched_at, send_by, settle_at, settled_at, receipt)
+                                      state, nonce, lease_token, dispatched_at, send_by, settle_at, settled_at, receipt, built_on)
       select :effect, :call, run_id, root_id, request_id, journal_scope, :kind, :target, :args_hash, :repeat, :keyed,
              case when :receipt is null then 'dispatched' else 'confirmed' end, :nonce, lease_token, pawl_now(),
              pawl_now() + :send_ms * interval '1 ms', pawl_now() + :settle_ms * interval '1 ms',
-             case when :receipt is not null then pawl_now() end, :receipt
+             case when :receipt is not null then pawl_now() end, :receipt, :built_on
       from verdict where verdict = 'crossed' on conflict do nothing returning id),
     crossed as (
       update runs r set
@@ -207,12 +213,14 @@ export type CrossRequest = {
   readonly seenSeq: number;
   /** Only for a reply that is delivered by being recorded. */
   readonly receipt?: Readonly<Record<string, unknown>>;
+  /** Evidence that a reply was built on. */
+  readonly builtOn?: readonly string[];
 };
 
 export type Crossed =
   | { readonly kind: "crossed" | "already" }
   | OccupiedBy
-  | { readonly kind: "fenced" | "ended" | "reply_sent" | "stopping" | "stale_input" | "hold" };
+  | { readonly kind: "fenced" | "ended" | "reply_sent" | "stopping" | "approval" | "stale_input" | "hold" };
 
 /** Repeats of one call that A-B-A may open in one scope before it is called a loop and refused. */
 export const MAX_REPEATS = 100;
@@ -235,6 +243,7 @@ export async function crossEffect(db: Runner, request: CrossRequest): Promise<Cr
       settle_ms: request.settleMs,
       seen_seq: request.seenSeq,
       receipt: request.receipt ?? null,
+      built_on: request.builtOn ?? [],
     });
     const { verdict } = row;
     if (verdict === "crossed" || verdict === "fenced" || verdict === "ended") return { kind: verdict };
@@ -261,7 +270,7 @@ export async function crossEffect(db: Runner, request: CrossRequest): Promise<Cr
       request,
     );
     if (verdict !== "occupied" && found.kind !== "already") {
-      return { kind: verdict as "reply_sent" | "stopping" | "stale_input" | "hold" };
+      return { kind: verdict as "reply_sent" | "stopping" | "approval" | "stale_input" | "hold" };
     }
     if (found.kind !== "repeat") return found;
     repeat = found.repeat;

@@ -56,6 +56,27 @@ export const INVARIANTS: readonly { name: string; statement: Statement<Record<ne
                        where r.id = c.run_id and (e.call_id = c.id or e.args_hash = c.args_hash))`,
   ),
   invariant(
+    "i5_gated_calls_ran_only_when_approved",
+    `select c.id::text as offender from tool_calls c where c.gate <> 'none'
+       and (c.outcome in ('real', 'unknown') or exists (select from commitment_effects e where e.call_id = c.id))
+       and not exists (select from approvals a where a.call_id = c.id and a.state = 'approved' and a.args_hash = c.args_hash
+                       and not exists (select from commitment_effects e where e.call_id = c.id and e.args_hash <> a.args_hash))`,
+  ),
+  invariant(
+    "i5_gates_are_as_decided",
+    `select a.id::text as offender from approvals a join tool_calls c on c.id = a.call_id where a.state <> c.gate
+     union all select c.id::text from tool_calls c where c.gate not in ('none', 'open')
+       and not exists (select from approvals a where a.call_id = c.id)`,
+  ),
+  invariant(
+    "i5_a_decided_approval_has_its_decision",
+    `select a.id::text as offender from approvals a where a.state in ('approved', 'rejected')
+       and not exists (select from approval_decisions d where d.decision = a.decision and d.approval_id = a.id
+                       and d.actor = a.decided_by and d.done = a.state)
+     union all select d.decision from approval_decisions d join approvals a on a.id = d.approval_id
+     where d.done in ('approved', 'rejected') and d.decision is distinct from a.decision`,
+  ),
+  invariant(
     "i6_a_later_step_finds_no_open_call",
     `select c.id::text as offender from tool_calls c join run_steps s on s.run_id = c.run_id and s.ordinal > c.ordinal
      where c.outcome is null`,
@@ -80,6 +101,30 @@ export const INVARIANTS: readonly { name: string; statement: Statement<Record<ne
        or r.input_tokens <> (select coalesce(sum((usage ->> 'inputTokens')::bigint), 0) from run_steps s where s.run_id = r.id)
        or r.output_tokens <> (select coalesce(sum((usage ->> 'outputTokens')::bigint), 0) from run_steps s where s.run_id = r.id)
        or r.next_ordinal <> (select coalesce(max(ordinal), 0) + 1 from run_steps s where s.run_id = r.id)`,
+  ),
+  invariant(
+    "provenance_what_is_built_on_exists",
+    `select b.by::text as offender from (
+       select id as by, unnest(evidence) as id from tool_calls union all
+       select id, unnest(built_on) from commitment_effects union all
+       select id, unnest(evidence) from memories) b
+     where not exists (select from tool_source_evidence e where e.id = b.id)`,
+  ),
+  invariant(
+    "provenance_a_result_names_its_own_evidence",
+    `select e.id::text as offender from tool_source_evidence e join tool_calls c on c.id = e.call_id
+     where c.outcome is null or not e.id = any (c.evidence)`,
+  ),
+  invariant(
+    "provenance_a_reply_shows_only_what_may_be_shown",
+    `select f.id::text as offender from commitment_effects f join runs r on r.id = f.root_id
+     join tool_source_evidence e on e.id = any (f.built_on)
+     where f.kind = 'reply' and not case e.audience when 'public' then true when 'agent' then e.agent_id = r.agent_id
+                                                    else e.conversation_id = r.conversation_id end`,
+  ),
+  invariant(
+    "memory_is_written_with_its_result",
+    `select m.id::text as offender from memories m join tool_calls c on c.id = m.call_id where c.outcome is distinct from 'real'`,
   ),
 ];
 

@@ -1,4 +1,5 @@
 /** What a run may read back of its own rows: a whole result, and the turns before those that a request shows. */
+import type { Audience, Evidence } from "#rules/provenance.ts";
 import type { Runner } from "./database.ts";
 import { type EarlierTurn, turnsOf } from "./reads.ts";
 import { statement } from "./statement.ts";
@@ -29,6 +30,18 @@ const readBeforeStatement = statement({
     order by p.queued_at desc, p.id desc, e.order_key, e.seq`,
 });
 
+const readBuiltOnStatement = statement({
+  name: "read_built_on",
+  params: { runs: "uuid[]" },
+  columns: { id: "uuid", source: "text", audience: "text", agent_id: "uuid", conversation_id: "uuid?" },
+  // As read_evidence: a row that is gone bars.
+  text: `
+    with ids as (select distinct unnest(built_on) as id from commitment_effects where run_id = any (:runs) and kind = 'reply')
+    select i.id, coalesce(e.source, 'a source whose record is gone') as source, coalesce(e.audience, 'conversation') as audience,
+           coalesce(e.agent_id, i.id) as agent_id, e.conversation_id
+    from ids i left join tool_source_evidence e on e.id = i.id order by e.created_at, i.id`,
+});
+
 export type StoredResult = { readonly tool: string; readonly outcome: string | null; readonly result: string | null };
 
 export async function readResult(
@@ -47,4 +60,15 @@ export async function readBefore(
   which: { readonly skip: number; readonly turns: number },
 ): Promise<EarlierTurn[]> {
   return turnsOf(await db.rows(readBeforeStatement, { run: runId, ...which }));
+}
+
+/** What the replies of these turns were built on: who reads them has seen it. */
+export async function readBuiltOn(db: Runner, runs: readonly string[]): Promise<Evidence[]> {
+  return (await db.rows(readBuiltOnStatement, { runs })).map((row) => ({
+    id: row.id,
+    source: row.source,
+    audience: row.audience as Audience,
+    agentId: row.agent_id,
+    conversationId: row.conversation_id,
+  }));
 }
