@@ -2,6 +2,7 @@
 import { z } from "zod";
 import { DEFAULT_CONTEXT_TOKENS, DEFAULT_ITERATIONS, DEFAULT_MODEL_CALLS, DEFAULT_TOOL_CALLS } from "#rules/limits.ts";
 import { PawlError } from "#rules/errors.ts";
+import type { PlaceRule } from "#rules/place.ts";
 import type { EffectDeclaration, ModelEndpoint } from "./ports.ts";
 
 const secretRef = z.object({ name: z.string(), key: z.string() });
@@ -20,15 +21,38 @@ const budgets = z.object({
   inputTokens: z.number().optional(),
   outputTokens: z.number().optional(),
 });
+const templates = z.record(z.string(), z.string()).default({});
+const probe = z.object({
+  tool: z.string(),
+  arguments: templates,
+  found: z.string().default("{effect.id}"),
+  absenceIsConclusive: z.boolean().default(false),
+});
+/** Older versions stored a bare name here and did not act upon it. */
+const unlessName = <T extends z.ZodType>(schema: T) =>
+  z.preprocess((value) => (typeof value === "string" ? undefined : value), schema.optional());
+const effect = z.object({
+  tool: z.string(),
+  effect: z.string().optional(),
+  target: z.string().optional(),
+  key: z.string().optional(),
+  probe: unlessName(probe),
+  compensate: unlessName(z.object({ tool: z.string(), arguments: templates })),
+  errorMeans: z.string().optional(),
+});
+const place = z.object({
+  place: z.string(),
+  allow: z.array(z.string()).optional(),
+  deny: z.array(z.string()).optional(),
+});
 const spec = z.object({
   instructions: z.string().default(""),
   models: z.object({ primary: endpoint.optional() }).default({}),
   tools: z
     .object({
       builtin: z.array(z.string()).default([]),
-      effects: z
-        .array(z.object({ tool: z.string(), key: z.string().optional(), effect: z.string().optional() }))
-        .default([]),
+      effects: z.array(effect).default([]),
+      byPlace: z.array(place).default([]),
     })
     .prefault({}),
   budgets: budgets.default({}),
@@ -48,6 +72,7 @@ export type AgentSpec = {
   readonly contextTokens: number;
   readonly tools: readonly string[];
   readonly effects: readonly EffectDeclaration[];
+  readonly places: readonly PlaceRule[];
   readonly budgets: Budgets;
 };
 
@@ -81,10 +106,11 @@ export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
     primary: primary === undefined ? null : toEndpoint(primary),
     contextTokens: primary?.contextTokens ?? DEFAULT_CONTEXT_TOKENS,
     tools: tools.builtin,
-    effects: tools.effects.map((effect) => ({
-      tool: effect.tool,
-      ...(effect.key === undefined ? {} : { key: effect.key }),
-      ...(effect.effect === undefined ? {} : { effect: effect.effect }),
+    effects: tools.effects.map(toDeclaration),
+    places: tools.byPlace.map(({ place: name, allow, deny }) => ({
+      place: name,
+      allow: allow ?? ["*"],
+      deny: deny ?? [],
     })),
     budgets: {
       iterations: lower(own.iterations ?? DEFAULT_ITERATIONS, asked.data.iterations),
@@ -93,6 +119,19 @@ export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
       inputTokens: lower(own.inputTokens, asked.data.inputTokens),
       outputTokens: lower(own.outputTokens, asked.data.outputTokens),
     },
+  };
+}
+
+function toDeclaration(said: z.infer<typeof effect>): EffectDeclaration {
+  const { tool, effect: kind, target, key, probe: looked, compensate, errorMeans } = said;
+  return {
+    tool,
+    ...(kind === undefined ? {} : { effect: kind }),
+    ...(target === undefined ? {} : { target }),
+    ...(key === undefined ? {} : { key }),
+    ...(looked === undefined ? {} : { probe: looked }),
+    ...(compensate === undefined ? {} : { compensate }),
+    ...(errorMeans === "NotApplied" ? { errorMeansNotApplied: true } : {}),
   };
 }
 

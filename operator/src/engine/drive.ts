@@ -18,7 +18,7 @@ import { giveBack, type Wait } from "./giving-back.ts";
 import { HeldLease } from "./lease.ts";
 import { sendReply } from "./record.ts";
 import { think } from "./think.ts";
-import { toolsetOf } from "./toolset.ts";
+import { builtinTools, toolsetOf } from "./toolset.ts";
 import { Left, Turn } from "./turn.ts";
 
 /** Claims in a row that ended in an error of ours before the run is failed visibly instead of tried for ever. */
@@ -43,7 +43,7 @@ export async function driveRun(
   try {
     const run = await readRun(deps.db, claim.runId);
     const agent = readAgentSpec(run.spec, run.slice);
-    turn = new Turn(run, agent, toolsetOf(deps, agent), lease);
+    turn = new Turn(run, agent, toolsetOf(builtinTools(deps, agent), agent, run.connector), lease);
     if (turn.run.suspended && turn.steps.length === 0) await giveBack(deps, lease, suspended(deps));
     else await loop(deps, turn, shutdown);
   } catch (error) {

@@ -2,7 +2,9 @@
 import { type AgentToCheck, listAgentsToCheck, recordRefs } from "#ledger/agents.ts";
 import { readAgentSpec } from "./agent.ts";
 import { credentialFor } from "./credential.ts";
+import { declarationProblem } from "./declarations.ts";
 import type { EngineDeps } from "./deps.ts";
+import { builtinTools } from "./toolset.ts";
 
 /** A missing reference is tried again this often: a person who creates the Secret sees it work within seconds. */
 export const RETRY_MISSING_MS = 5_000;
@@ -28,6 +30,9 @@ export async function judgeRefs(deps: Deps, agent: AgentToCheck): Promise<{ reas
       message: `no such tool: ${unknown.join(", ")}; there are ${[...deps.tools.keys()].sort().join(", ")}`,
     };
   }
+  const tools = new Map(builtinTools(deps, spec).map((tool) => [tool.name, tool]));
+  const problem = declarationProblem(spec.effects, (name) => tools.get(name));
+  if (problem !== null) return problem;
   const credential = await credentialFor(deps, agent.namespace, spec.primary);
   return credential.kind === "ready" ? null : { reason: credential.reason, message: credential.message };
 }

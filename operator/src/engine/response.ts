@@ -4,7 +4,7 @@
  * limit runs none of its calls; arguments are never repaired.
  */
 import type { CallRow } from "#ledger/steps.ts";
-import { effectKind, EFFECTS, type EffectKind } from "#rules/effects.ts";
+import { EFFECTS, type EffectKind } from "#rules/effects.ts";
 import {
   MAX_ARGUMENTS,
   MAX_CALLS_PER_RESPONSE,
@@ -17,14 +17,15 @@ import { bounded, head, storable } from "#rules/text.ts";
 import { callName } from "#rules/transcript.ts";
 import { boundedTarget, readArguments } from "./arguments.ts";
 import { canonicalHash } from "./canonical.ts";
-import type { CallRun, EffectDeclaration, ModelCall, ModelOutcome, ModelUsage, Tool } from "./ports.ts";
+import type { CallRun, ModelCall, ModelOutcome, ModelUsage, Tool } from "./ports.ts";
 
 export type Response = Extract<ModelOutcome, { kind: "response" }>;
 /** A response as it may be stored. `asked`: how many calls there were before the rest was dropped. */
 export type Taken = Response & { readonly asked: number };
 export type CallContext = {
   readonly tools: ReadonlyMap<string, Tool>;
-  readonly effects: readonly EffectDeclaration[];
+  /** Tools that the agent has and that may not be used where this run answers. */
+  readonly withheld: (tool: string) => boolean;
   readonly newId: () => string;
   readonly run: CallRun;
   /** Calls that the run's budget still has room for. */
@@ -66,10 +67,6 @@ export const storedCall = ({ name, argumentsText }: ModelCall): { name: string; 
 
 type Judged = { tool: Tool; args: Readonly<Record<string, unknown>>; kind: EffectKind } | { refusal: string };
 
-/** What the Agent wrote about a tool, if anything. */
-export const declaration = (effects: readonly EffectDeclaration[], tool: string): EffectDeclaration | undefined =>
-  effects.find((effect) => effect.tool === tool);
-
 function judge(call: ModelCall, idx: number, response: Taken, context: CallContext): Judged {
   if (idx >= MAX_CALLS_PER_RESPONSE) {
     return {
@@ -84,6 +81,9 @@ function judge(call: ModelCall, idx: number, response: Taken, context: CallConte
     };
   }
   const tool = context.tools.get(call.name);
+  if (tool === undefined && context.withheld(call.name)) {
+    return { refusal: `Not run: ${callName(call.name)} may not be used in this place.` };
+  }
   if (tool === undefined) {
     const known = [...context.tools.keys()].sort().join(", ");
     return {
@@ -97,7 +97,7 @@ function judge(call: ModelCall, idx: number, response: Taken, context: CallConte
   return {
     tool,
     args: parsed.value,
-    kind: effectKind(declaration(context.effects, tool.name)?.effect, tool.effect(parsed.value)),
+    kind: tool.effect(parsed.value),
   };
 }
 

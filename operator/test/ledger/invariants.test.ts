@@ -117,6 +117,10 @@ describe("the invariants as SQL", () => {
       ],
       row.call,
     ],
+    i5_a_compensation_undoes_what_took_place: () => [
+      [`update commitment_effects set kind = 'compensation' where id = '${row.effect}'`],
+      row.effect,
+    ],
     i6_a_later_step_finds_no_open_call: () => [
       [
         `insert into run_steps select (jsonb_populate_record(s, '{"ordinal": 2}')).* from run_steps s where run_id = '${row.live}'`,

@@ -72,6 +72,9 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   open_leadership: "controller's leadership, a hint",
   hold_leadership: "controller's leadership, a hint",
   release_leadership: "controller's leadership, a hint",
+  read_effect: "only for a look at another effect and for an undo, read only; engine tests",
+  read_toolset: "only for an Agent with MCP servers, read only; engine tests",
+  pin_toolset: "only for an Agent with MCP servers; ledger tests with a swallowed reply, engine tests",
   read_occupants: "only after a refused crossing; engine tests",
   release_lease: "only when a run waits; engine tests and the variant with a failing model",
 };

@@ -1,0 +1,42 @@
+import assert from "node:assert/strict";
+import { isAllowed, matchesGlob, placeOf } from "#rules/place.ts";
+
+describe("a glob over tool names", () => {
+  const table: [glob: string, name: string, matches: boolean][] = [
+    ["*", "anything", true],
+    ["github_*", "github_create", true],
+    ["github_*", "gitlab_create", false],
+    ["*_delete", "github_delete", true],
+    ["*_delete", "github_delete_all", false],
+    ["a*b*c", "a-b-c", true],
+    ["a*b*c", "acb", false],
+    ["ab*ba", "aba", false],
+    ["**", "", true],
+    ["a.c", "abc", false],
+    ["calculate", "calculate", true],
+    ["a*b*b", "ab", false],
+  ];
+  for (const [glob, name, matches] of table) {
+    it(`${glob} ${matches ? "fits" : "does not fit"} "${name}"`, () => assert.equal(matchesGlob(glob, name), matches));
+  }
+});
+
+describe("a tool in a place", () => {
+  const rules = [
+    { place: "Direct", allow: ["a_*", "b"], deny: ["*_delete"] },
+    { place: "Shared", allow: ["*"], deny: ["*"] },
+  ];
+  it("may be used when it is allowed and not denied: denying is stronger", () => {
+    assert.deepEqual(
+      ["a_read", "b", "a_delete", "c"].map((tool) => isAllowed(rules, "Direct", tool)),
+      [true, true, false, false],
+    );
+  });
+  it("may be used where nobody wrote a rule, and nowhere else than there", () => {
+    assert.equal(isAllowed(rules, "Private", "c"), true);
+    assert.equal(isAllowed(rules, "Shared", "b"), false);
+  });
+  it("is in a direct conversation for as long as there are no other connectors", () => {
+    assert.equal(placeOf("kubernetes/demo"), "Direct");
+  });
+});
