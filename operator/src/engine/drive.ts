@@ -43,7 +43,7 @@ export async function driveRun(
   try {
     const run = await readRun(deps.db, claim.runId);
     const agent = readAgentSpec(run.spec, run.slice);
-    turn = new Turn(run, agent, toolsetOf(builtinTools(deps, agent), agent, run.connector), lease);
+    turn = new Turn(run, agent, toolsetOf(deps, builtinTools(deps, agent), agent, run.connector), lease);
     if (turn.run.suspended && turn.steps.length === 0) await giveBack(deps, lease, suspended(deps));
     else await loop(deps, turn, shutdown);
   } catch (error) {
@@ -77,7 +77,8 @@ async function abandon(deps: EngineDeps, turn: Turn): Promise<void> {
 
 /** `claim.attempts` as on the row now: a response that was committed under this claim has set it back. */
 async function recover(deps: EngineDeps, claim: Claim, lease: HeldLease, error: unknown): Promise<void> {
-  const message = head(storable(error instanceof Error ? error.message : String(error)), MAX_ERROR_WORDS);
+  const said = deps.redaction.text(storable(error instanceof Error ? error.message : String(error)));
+  const message = head(said, MAX_ERROR_WORDS);
   const reason = isPawlError(error) ? error.reason : "InternalError";
   deps.log.error(
     { run: claim.runId, reason, error: message, stack: error instanceof Error ? error.stack : undefined },

@@ -70,7 +70,7 @@ export async function finish(deps: EngineDeps, turn: Turn, ending: Ending): Prom
     status,
     seenSeq: turn.seenSeq,
     reason,
-    message: message === null ? null : storable(message),
+    message: message === null ? null : deps.redaction.text(storable(message)),
   });
   if (finished.kind === "fenced" || finished.kind === "ended") throw new Left(finished.kind);
   deps.meter.ended(status, reason);

@@ -15,7 +15,7 @@ import { UNDO } from "./undo-tool.ts";
 
 /** Takes in a model's response and commits it. */
 export async function commit(deps: EngineDeps, turn: Turn, request: ModelRequest, said: Response): Promise<void> {
-  const response = takeIn(said);
+  const response = takeIn(said, deps.redaction);
   const calls = await planCalls(response, {
     tools: turn.tools,
     withheld: (name) => turn.toolset.all.has(name),
@@ -35,6 +35,7 @@ export async function commit(deps: EngineDeps, turn: Turn, request: ModelRequest
     tools: canonicalHash(request.tools),
     builder: BUILDER_VERSION,
     compaction: turn.compaction,
+    resumed: turn.resuming,
     finishReason: response.finishReason,
   };
   await record(deps, turn, { request: facts, stored, calls, usage: response.usage, modelCall: true });
@@ -78,7 +79,8 @@ export async function record(deps: EngineDeps, turn: Turn, step: Recorded): Prom
   turn.took(committed);
   turn.nextOrdinal = ordinal + 1;
   turn.attempts = 0;
-  turn.steps.push({ ordinal, response: step.stored });
+  turn.steps.push({ ordinal, response: step.stored, resumed: step.modelCall && turn.resuming });
+  turn.interrupted = false;
   turn.calls.push(...step.calls.map((call) => ({ ...call, ordinal })));
   turn.modelCalls += step.modelCall ? 1 : 0;
   turn.toolCalls += step.calls.filter((call) => call.class !== "reply").length;

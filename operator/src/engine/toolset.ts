@@ -30,8 +30,14 @@ export function builtinTools(deps: Pick<EngineDeps, "tools">, agent: AgentSpec):
   });
 }
 
-export function toolsetOf(tools: readonly Tool[], agent: AgentSpec, connector: string): Toolset {
+export function toolsetOf(
+  deps: Pick<EngineDeps, "redaction">,
+  declaredTools: readonly Tool[],
+  agent: AgentSpec,
+  connector: string,
+): Toolset {
   const place = placeOf(connector);
+  const tools = declaredTools.map((tool) => deps.redaction.covering(tool));
   const allowed = tools.filter((tool) => isAllowed(agent.places, place, tool.name));
   // The undoing tool has to be one that the model may call: `undo` is no way around a rule.
   const undoable = allowed.some(({ compensate }) => allowed.some((tool) => tool.name === compensate?.tool));
