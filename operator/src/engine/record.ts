@@ -9,6 +9,7 @@ import { canonicalHash } from "./canonical.ts";
 import type { EngineDeps } from "./deps.ts";
 import { cross, type Crossing, prepareCrossing } from "./dispatch.ts";
 import type { ModelRequest } from "./ports.ts";
+import { requestHash } from "./request-hash.ts";
 import { planCalls, type Response, storedCall, takeIn } from "./response.ts";
 import { Left, type Turn } from "./turn.ts";
 import { UNDO } from "./undo-tool.ts";
@@ -29,7 +30,7 @@ export async function commit(deps: EngineDeps, turn: Turn, request: ModelRequest
     truncated: response.truncated,
   };
   const facts = {
-    hash: canonicalHash({ messages: request.messages, tools: request.tools }),
+    hash: requestHash(request),
     model: request.endpoint.model,
     baseURL: request.endpoint.baseURL,
     tools: canonicalHash(request.tools),
