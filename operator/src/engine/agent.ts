@@ -1,8 +1,16 @@
 /** What the engine reads of an Agent's stored spec. The controller validated it; this only names what is used here. */
 import { z } from "zod";
-import { DEFAULT_CONTEXT_TOKENS, DEFAULT_ITERATIONS, DEFAULT_MODEL_CALLS, DEFAULT_TOOL_CALLS } from "#rules/limits.ts";
+import {
+  APPROVAL_EXPIRES_MS,
+  DEFAULT_CONTEXT_TOKENS,
+  DEFAULT_ITERATIONS,
+  DEFAULT_MODEL_CALLS,
+  DEFAULT_TOOL_CALLS,
+  MAX_APPROVAL_EXPIRES_MS,
+} from "#rules/limits.ts";
 import { PawlError } from "#rules/errors.ts";
 import type { PlaceRule } from "#rules/place.ts";
+import type { Approvers } from "#ledger/approvals.ts";
 import type { EffectDeclaration, ModelEndpoint } from "./ports.ts";
 
 const secretRef = z.object({ name: z.string(), key: z.string() });
@@ -45,16 +53,23 @@ const place = z.object({
   allow: z.array(z.string()).optional(),
   deny: z.array(z.string()).optional(),
 });
+const approvals = z.object({
+  approvers: z.object({ users: z.array(z.string()).default([]), groups: z.array(z.string()).default([]) }).optional(),
+  requesterMayApprove: z.boolean().optional(),
+  expiresAfter: z.string().optional(),
+});
 const spec = z.object({
   instructions: z.string().default(""),
   models: z.object({ primary: endpoint.optional() }).default({}),
   tools: z
     .object({
       builtin: z.array(z.string()).default([]),
+      requireApproval: z.array(z.string()).default([]),
       effects: z.array(effect).default([]),
       byPlace: z.array(place).default([]),
     })
     .prefault({}),
+  approvals: approvals.default({}),
   budgets: budgets.default({}),
 });
 
@@ -66,6 +81,13 @@ export type Budgets = {
   readonly outputTokens: number;
 };
 
+export type Approvals = {
+  /** Null: whoever may say so in the cluster. */
+  readonly approvers: Approvers | null;
+  readonly requesterMayApprove: boolean;
+  readonly expiresMs: number;
+};
+
 export type AgentSpec = {
   readonly instructions: string;
   readonly primary: ModelEndpoint | null;
@@ -73,6 +95,9 @@ export type AgentSpec = {
   readonly tools: readonly string[];
   readonly effects: readonly EffectDeclaration[];
   readonly places: readonly PlaceRule[];
+  /** Globs over tools whose calls wait for a person. */
+  readonly requireApproval: readonly string[];
+  readonly approvals: Approvals;
   readonly budgets: Budgets;
 };
 
@@ -112,6 +137,8 @@ export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
       allow: allow ?? ["*"],
       deny: deny ?? [],
     })),
+    requireApproval: tools.requireApproval,
+    approvals: toApprovals(parsed.data.approvals),
     budgets: {
       iterations: lower(own.iterations ?? DEFAULT_ITERATIONS, asked.data.iterations),
       modelCalls: lower(own.modelCalls ?? DEFAULT_MODEL_CALLS, asked.data.modelCalls),
@@ -132,6 +159,16 @@ function toDeclaration(said: z.infer<typeof effect>): EffectDeclaration {
     ...(looked === undefined ? {} : { probe: looked }),
     ...(compensate === undefined ? {} : { compensate }),
     ...(errorMeans === "NotApplied" ? { errorMeansNotApplied: true } : {}),
+  };
+}
+
+/** Its schema takes any span; one that is no time at all, or outlives everybody, is the nearest one that is. */
+function toApprovals(given: z.infer<typeof approvals>): Approvals {
+  const asked = given.expiresAfter === undefined ? undefined : durationMs(given.expiresAfter);
+  return {
+    approvers: given.approvers ?? null,
+    requesterMayApprove: given.requesterMayApprove ?? false,
+    expiresMs: Math.min(Math.max(asked ?? APPROVAL_EXPIRES_MS, 1), MAX_APPROVAL_EXPIRES_MS),
   };
 }
 

@@ -184,6 +184,8 @@ export interface Tool {
   readonly key?: string;
   readonly probe?: ProbeDeclaration;
   readonly compensate?: Compensation;
+  /** Other tools that a call of this one may be: whatever is asked before those is asked before this one. */
+  readonly standsFor?: readonly string[];
   /** Where a result comes from, for its evidence: `mcp:<server>`, `http:<host>`. Absent: from here. */
   source?(args: Readonly<Record<string, unknown>>): string;
   /** Who may be shown its results. Absent: the conversation that asked. */

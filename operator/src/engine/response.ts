@@ -5,6 +5,7 @@
  */
 import type { CallRow } from "#ledger/steps.ts";
 import { EFFECTS, type EffectKind } from "#rules/effects.ts";
+import { matchesAny } from "#rules/globs.ts";
 import {
   MAX_ARGUMENTS,
   MAX_CALLS_PER_RESPONSE,
@@ -33,6 +34,8 @@ export type CallContext = {
   readonly tools: ReadonlyMap<string, Tool>;
   /** Tools that the agent has and that may not be used where this run answers. */
   readonly withheld: (tool: string) => boolean;
+  /** Globs over tools whose calls wait for a person. */
+  readonly requireApproval: readonly string[];
   readonly newId: () => string;
   readonly run: CallRun;
   /** Calls that the run's budget still has room for. */
@@ -148,7 +151,7 @@ function accepted(
   call: ModelCall,
   idx: number,
   judged: Exclude<Judged, { refusal: string }>,
-  newId: () => string,
+  { newId, requireApproval }: CallContext,
 ): CallRow {
   const effectClass = EFFECTS[judged.kind].class;
   const changes = effectClass !== "pure" && effectClass !== "internal_durable";
@@ -162,6 +165,9 @@ function accepted(
     args: judged.args,
     argsHash: canonicalHash({ tool: judged.tool.name, args: judged.args }),
     target: changes ? boundedTarget(judged.tool.target(judged.args)) : null,
+    gate: [judged.tool.name, ...(judged.tool.standsFor ?? [])].some((name) => matchesAny(requireApproval, name))
+      ? "open"
+      : "none",
     outcome: null,
     result: null,
   };
@@ -177,7 +183,7 @@ function rowOf(
   try {
     const judged = judge(call, idx, response, context);
     if ("refusal" in judged) return { row: rejected(call, idx, judged.refusal, context.newId) };
-    return { row: accepted(call, idx, judged, context.newId), tool: judged.tool };
+    return { row: accepted(call, idx, judged, context), tool: judged.tool };
   } catch {
     const refusal = `Not run: ${callName(call.name)} could not make anything of these arguments.`;
     return { row: rejected(call, idx, refusal, context.newId) };
@@ -197,7 +203,7 @@ export async function planCalls(response: Taken, context: CallContext): Promise<
       rows.push(row);
       continue;
     }
-    prefix &&= tool.quick && row.class === "pure";
+    prefix &&= tool.quick && row.class === "pure" && row.gate !== "open";
     if (!prefix) {
       rows.push(row);
       continue;

@@ -40,7 +40,8 @@ export function toolsetOf(
   const tools = declaredTools.map((tool) => deps.redaction.covering(tool));
   const allowed = tools.filter((tool) => isAllowed(agent.places, place, tool.name));
   // The undoing tool has to be one that the model may call: `undo` is no way around a rule.
-  const undoable = allowed.some(({ compensate }) => allowed.some((tool) => tool.name === compensate?.tool));
-  const offered = undoable && isAllowed(agent.places, place, UNDO) ? [...allowed, undoTool] : allowed;
+  const undoing = allowed.flatMap(({ compensate }) => allowed.filter((tool) => tool.name === compensate?.tool));
+  const undoable = undoing.length > 0 && isAllowed(agent.places, place, UNDO);
+  const offered = undoable ? [...allowed, undoTool(undoing.map((tool) => tool.name))] : allowed;
   return { offered: byName(offered), all: byName(tools) };
 }

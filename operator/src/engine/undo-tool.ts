@@ -6,7 +6,8 @@ export const UNDO = "undo";
 
 const schema = z.object({ effect: z.uuid().transform((id) => id.toLowerCase()) });
 
-export const undoTool: Tool = {
+/** `undoing`: the tools that take something back. */
+export const undoTool = (undoing: readonly string[]): Tool => ({
   name: UNDO,
   description:
     "Takes back one write of this conversation, by the id of its effect as the result of the write named it. " +
@@ -18,6 +19,7 @@ export const undoTool: Tool = {
     additionalProperties: false,
   },
   quick: false,
+  standsFor: undoing,
   timeLimitMs: 1_000,
   parse(args) {
     const parsed = schema.safeParse(args);
@@ -28,4 +30,4 @@ export const undoTool: Tool = {
   effect: () => "compensation",
   target: (args) => `effect:${String(args["effect"])}`,
   execute: () => Promise.resolve({ kind: "failed", observation: "Nothing was sent: undo is carried out by its tool." }),
-};
+});

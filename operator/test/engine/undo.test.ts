@@ -138,4 +138,12 @@ describe("undo", () => {
       ],
     );
   });
+
+  it("by a tool that a person must approve waits for that person, too: it is no way around (C53)", async () => {
+    const start = await agent({ ...tools, requireApproval: ["close"] });
+    const runId = await start();
+    const { close } = await drive([write, undoNamed]);
+    const { calls } = await readRun(ledger.db, runId);
+    assert.deepEqual([close.sent.length, calls.at(-1)?.tool, calls.at(-1)?.gate], [0, "undo", "open"]);
+  });
 });
