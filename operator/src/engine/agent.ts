@@ -67,6 +67,7 @@ const spec = z.object({
       requireApproval: z.array(z.string()).default([]),
       effects: z.array(effect).default([]),
       byPlace: z.array(place).default([]),
+      memory: z.object({ audience: z.enum(["Conversation", "Agent"]).optional() }).default({}),
     })
     .prefault({}),
   approvals: approvals.default({}),
@@ -99,6 +100,8 @@ export type AgentSpec = {
   readonly requireApproval: readonly string[];
   readonly approvals: Approvals;
   readonly budgets: Budgets;
+  /** Who may be shown what is remembered; null: its author did not say. */
+  readonly memoryAudience: "conversation" | "agent" | null;
 };
 
 const UNITS: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
@@ -146,6 +149,7 @@ export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
       inputTokens: lower(own.inputTokens, asked.data.inputTokens),
       outputTokens: lower(own.outputTokens, asked.data.outputTokens),
     },
+    memoryAudience: memoryAudience(tools.memory.audience),
   };
 }
 
@@ -161,6 +165,9 @@ function toDeclaration(said: z.infer<typeof effect>): EffectDeclaration {
     ...(errorMeans === "NotApplied" ? { errorMeansNotApplied: true } : {}),
   };
 }
+
+const memoryAudience = (said: "Conversation" | "Agent" | undefined): AgentSpec["memoryAudience"] =>
+  said === undefined ? null : said === "Agent" ? "agent" : "conversation";
 
 /** Its schema takes any span; one that is no time at all, or outlives everybody, is the nearest one that is. */
 function toApprovals(given: z.infer<typeof approvals>): Approvals {

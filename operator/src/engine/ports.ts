@@ -3,6 +3,7 @@
  * engine has never heard of Kubernetes, of HTTP or of any provider's SDK.
  */
 import type { EffectKind } from "#rules/effects.ts";
+import type { Audience, Evidence } from "#rules/provenance.ts";
 
 /** Time as the engine sees it. `monotonic` in milliseconds, unaffected by clock changes, running on under SIGSTOP. */
 export interface Clock {
@@ -154,6 +155,8 @@ export type ToolOutcome =
       readonly observation: string;
       readonly receipt: Readonly<Record<string, unknown>>;
       readonly partial?: boolean;
+      /** What it read that had come from outside before. */
+      readonly restsOn?: readonly Evidence[];
     }
   /** Provably not applied: refused, or no byte left. `absent`: a read was told that there is nothing there. */
   | { readonly kind: "failed"; readonly observation: string; readonly absent?: boolean }
@@ -163,8 +166,6 @@ export type ToolOutcome =
 export type ParsedArguments =
   | { readonly ok: true; readonly value: Readonly<Record<string, unknown>> }
   | { readonly ok: false; readonly message: string };
-
-export type Audience = "conversation" | "agent" | "public";
 
 /** The one contract of a tool. Pure but for `execute`. */
 export interface Tool {
@@ -186,7 +187,10 @@ export interface Tool {
   readonly compensate?: Compensation;
   /** Other tools that a call of this one may be: whatever is asked before those is asked before this one. */
   readonly standsFor?: readonly string[];
-  /** Where a result comes from, for its evidence: `mcp:<server>`, `http:<host>`. Absent: from here. */
+  /**
+   * Results come from outside: the host or server that they come from, without secrets and queries. Absent: they come
+   * from within.
+   */
   source?(args: Readonly<Record<string, unknown>>): string;
   /** Who may be shown its results. Absent: the conversation that asked. */
   readonly audience?: Audience;

@@ -1,10 +1,14 @@
-/** The tools of one turn: what its Agent names of what the install offers, in the Agent's order (prompt caches like it). */
+/** The tools of one turn: what its Agent names of what there is, in the Agent's order (prompt caches like it). */
 import { isAllowed, placeOf } from "#rules/place.ts";
 import type { AgentSpec } from "./agent.ts";
+import { BUILT_IN, builtIn } from "./builtin/memory.ts";
 import { declared } from "./declared.ts";
 import type { EngineDeps } from "./deps.ts";
+import { isStoreVerb } from "./own-store.ts";
 import type { Tool } from "./ports.ts";
 import { UNDO, undoTool } from "./undo-tool.ts";
+
+export type Offering = Pick<EngineDeps, "db" | "newId" | "tools" | "redaction" | "sensitivity" | "log">;
 
 export type Toolset = {
   /** What the model is shown and may call. */
@@ -15,18 +19,14 @@ export type Toolset = {
 
 const byName = (tools: readonly Tool[]): ReadonlyMap<string, Tool> => new Map(tools.map((tool) => [tool.name, tool]));
 
-/** The built-in tools that the Agent names, as it declares them. */
-export function builtinTools(deps: Pick<EngineDeps, "tools">, agent: AgentSpec): Tool[] {
+/** The built-in tools that the Agent names, as it declares them. What it says about a verb of the store changes nothing. */
+export function builtinTools(deps: Offering, agent: AgentSpec): Tool[] {
+  const own = builtIn(deps, agent);
   return agent.tools.flatMap((name) => {
-    const tool = deps.tools.get(name);
-    return tool === undefined
-      ? []
-      : [
-          declared(
-            tool,
-            agent.effects.find((effect) => effect.tool === name),
-          ),
-        ];
+    const tool = own.get(name) ?? deps.tools.get(name);
+    if (tool === undefined || isStoreVerb(tool)) return tool ?? [];
+    const said = agent.effects.find((effect) => effect.tool === name);
+    return [declared(tool, said)];
   });
 }
 
@@ -37,11 +37,15 @@ export function toolsetOf(
   connector: string,
 ): Toolset {
   const place = placeOf(connector);
-  const tools = declaredTools.map((tool) => deps.redaction.covering(tool));
+  // What a verb of the store writes are arguments, which were looked at before.
+  const tools = declaredTools.map((tool) => (isStoreVerb(tool) ? tool : deps.redaction.covering(tool)));
   const allowed = tools.filter((tool) => isAllowed(agent.places, place, tool.name));
   // The undoing tool has to be one that the model may call: `undo` is no way around a rule.
   const undoing = allowed.flatMap(({ compensate }) => allowed.filter((tool) => tool.name === compensate?.tool));
   const undoable = undoing.length > 0 && isAllowed(agent.places, place, UNDO);
-  const offered = undoable ? [...allowed, undoTool(undoing.map((tool) => tool.name))] : allowed;
-  return { offered: byName(offered), all: byName(tools) };
+  const offeredTools = undoable ? [...allowed, undoTool(undoing.map((tool) => tool.name))] : allowed;
+  return { offered: byName(offeredTools), all: byName(tools) };
 }
+
+/** Every name that an Agent may list. */
+export const offered = (deps: Pick<EngineDeps, "tools">): string[] => [...deps.tools.keys(), ...BUILT_IN].sort();

@@ -20,6 +20,8 @@ export const undoTool = (undoing: readonly string[]): Tool => ({
   },
   quick: false,
   standsFor: undoing,
+  // What it tells is what another tool was answered.
+  source: () => UNDO,
   timeLimitMs: 1_000,
   parse(args) {
     const parsed = schema.safeParse(args);
