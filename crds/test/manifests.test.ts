@@ -47,12 +47,8 @@ describe("fields that this version does not act upon", () => {
       budgets: { iterations: 1, maxCostUSD: 1 },
       interrupt: { midTurn: "Enqueue", whoInterrupts: "SameActorOnly" },
     });
-    assert.deepEqual(found.refused, ["spec.tools.requireApproval", "spec.access", "spec.budgets.maxCostUSD"]);
-    assert.deepEqual(found.ignored, [
-      "spec.models.primary.pricesUSDPerMTok",
-      "spec.models.fast",
-      "spec.tools.effects[0].probe",
-    ]);
+    assert.deepEqual(found.refused, ["spec.tools.requireApproval", "spec.access"]);
+    assert.deepEqual(found.ignored, ["spec.models.fast", "spec.tools.effects[0].probe"]);
   });
 
   it("are none in an Agent of instructions only", () => {

@@ -1,7 +1,14 @@
 /** What the engine reads of an Agent's stored spec. The controller validated it; this only names what is used here. */
 import { z } from "zod";
-import { DEFAULT_CONTEXT_TOKENS, DEFAULT_ITERATIONS, DEFAULT_MODEL_CALLS, DEFAULT_TOOL_CALLS } from "#rules/limits.ts";
+import {
+  DEFAULT_CONTEXT_TOKENS,
+  DEFAULT_ITERATIONS,
+  DEFAULT_MODEL_CALLS,
+  DEFAULT_TOOL_CALLS,
+  DEFAULT_WALL_CLOCK_MS,
+} from "#rules/limits.ts";
 import { PawlError } from "#rules/errors.ts";
+import { toMicros } from "#rules/money.ts";
 import type { EffectDeclaration, ModelEndpoint } from "./ports.ts";
 
 const secretRef = z.object({ name: z.string(), key: z.string() });
@@ -12,6 +19,7 @@ const endpoint = z.object({
   contextTokens: z.number().optional(),
   maxOutputTokens: z.number().optional(),
   timeout: z.string().optional(),
+  pricesUSDPerMTok: z.object({ input: z.number(), cachedInput: z.number().optional(), output: z.number() }).optional(),
 });
 const budgets = z.object({
   iterations: z.number().optional(),
@@ -19,6 +27,8 @@ const budgets = z.object({
   toolCalls: z.number().optional(),
   inputTokens: z.number().optional(),
   outputTokens: z.number().optional(),
+  wallClock: z.string().optional(),
+  maxCostUSD: z.number().optional(),
 });
 const spec = z.object({
   instructions: z.string().default(""),
@@ -40,6 +50,10 @@ export type Budgets = {
   readonly toolCalls: number;
   readonly inputTokens: number;
   readonly outputTokens: number;
+  /** Time at work. */
+  readonly wallClockMs: number;
+  /** Millionths of a US dollar. */
+  readonly costMicros: number;
 };
 
 export type AgentSpec = {
@@ -65,6 +79,9 @@ export function durationMs(text: string): number | undefined {
 /** The lower of two ceilings; an absent one is none. */
 const lower = (...limits: (number | undefined)[]): number =>
   Math.min(...limits.map((limit) => limit ?? Number.POSITIVE_INFINITY));
+
+const span = (text: string | undefined): number | undefined => (text === undefined ? undefined : durationMs(text));
+const micros = (usd: number | undefined): number | undefined => (usd === undefined ? undefined : toMicros(usd));
 
 /** `slice`: what the run itself asked for; it can only lower. */
 export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
@@ -92,6 +109,8 @@ export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
       toolCalls: lower(own.toolCalls ?? DEFAULT_TOOL_CALLS, asked.data.toolCalls),
       inputTokens: lower(own.inputTokens, asked.data.inputTokens),
       outputTokens: lower(own.outputTokens, asked.data.outputTokens),
+      wallClockMs: lower(span(own.wallClock) ?? DEFAULT_WALL_CLOCK_MS, span(asked.data.wallClock)),
+      costMicros: lower(micros(own.maxCostUSD), micros(asked.data.maxCostUSD)),
     },
   };
 }
@@ -105,5 +124,6 @@ function toEndpoint(primary: z.infer<typeof endpoint>): ModelEndpoint {
     ...(primary.contextTokens === undefined ? {} : { contextTokens: primary.contextTokens }),
     ...(primary.maxOutputTokens === undefined ? {} : { maxOutputTokens: primary.maxOutputTokens }),
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
+    ...(primary.pricesUSDPerMTok === undefined ? {} : { prices: primary.pricesUSDPerMTok }),
   };
 }

@@ -4,11 +4,12 @@ import type { CrossRequest } from "#ledger/effects.ts";
 import { type CallRow, commitResponse, commitResults, type Committed } from "#ledger/steps.ts";
 import { EFFECTS, type EffectKind } from "#rules/effects.ts";
 import { BUILDER_VERSION, type StoredResponse } from "#rules/transcript.ts";
+import { type Cost, costOf, NO_COST } from "./budget.ts";
 import { canonicalHash } from "./canonical.ts";
 import type { EngineDeps } from "./deps.ts";
 import { cross, type Crossing, prepareCrossing } from "./dispatch.ts";
-import type { ModelRequest } from "./ports.ts";
-import { planCalls, type Response, storedCall, takeIn } from "./response.ts";
+import type { ModelRequest, ModelUsage } from "./ports.ts";
+import { planCalls, replyCall, type Response, storedCall, takeIn } from "./response.ts";
 import { Left, type Turn } from "./turn.ts";
 
 /** Takes in a model's response and commits it. */
@@ -26,6 +27,15 @@ export async function commit(deps: EngineDeps, turn: Turn, request: ModelRequest
     calls: response.calls.map(storedCall),
     truncated: response.truncated,
   };
+  await record(deps, turn, { ...asked(turn, request, response), stored, calls });
+}
+
+/** What a step keeps of the model call that it stands for. */
+export function asked(
+  turn: Turn,
+  request: ModelRequest,
+  response: Response,
+): Pick<Recorded, "request" | "usage" | "cost" | "modelCall"> {
   const facts = {
     hash: canonicalHash({ messages: request.messages, tools: request.tools }),
     model: request.endpoint.model,
@@ -35,14 +45,34 @@ export async function commit(deps: EngineDeps, turn: Turn, request: ModelRequest
     compaction: turn.compaction,
     finishReason: response.finishReason,
   };
-  await record(deps, turn, { request: facts, stored, calls, usage: response.usage, modelCall: true });
+  const answer = `${response.text ?? ""}${response.calls.map((call) => call.argumentsText).join("")}`;
+  const { usage } = response;
+  return { request: facts, usage, cost: costOf(request, usage, answer), modelCall: true };
 }
+
+/** The step of a closing call that said something; null: it did not. */
+export function closingStep(
+  deps: EngineDeps,
+  turn: Turn,
+  request: ModelRequest,
+  response: Response,
+  ending: NonNullable<StoredResponse["ending"]>,
+): Recorded | null {
+  const text = response.text?.trim() ?? "";
+  if (text === "") return null;
+  const stored: StoredResponse = { text, calls: [], truncated: response.truncated, closing: "exhausted", ending };
+  return { ...asked(turn, request, response), stored, calls: [replyCall(text, deps.newId)] };
+}
+
+/** Of words of our own: no model was asked. */
+export const UNASKED = { usage: null, cost: NO_COST, modelCall: false } as const;
 
 export type Recorded = {
   readonly request: unknown;
   readonly stored: StoredResponse;
   readonly calls: CallRow[];
-  readonly usage: { inputTokens: number; outputTokens: number } | null;
+  readonly usage: ModelUsage | null;
+  readonly cost: Cost;
   readonly modelCall: boolean;
 };
 
@@ -59,6 +89,7 @@ export async function record(deps: EngineDeps, turn: Turn, step: Recorded): Prom
     usage: step.usage,
     calls: step.calls,
     modelCall: step.modelCall,
+    ...step.cost,
   };
   const first = step.calls.find((call) => call.outcome === null);
   const crossing = first === undefined ? undefined : crossingWith(deps, turn, first);
@@ -82,6 +113,7 @@ export async function record(deps: EngineDeps, turn: Turn, step: Recorded): Prom
   turn.toolCalls += step.calls.filter((call) => call.class !== "reply").length;
   turn.inputTokens += step.usage?.inputTokens ?? 0;
   turn.outputTokens += step.usage?.outputTokens ?? 0;
+  turn.spentMicros += step.cost.spentMicros;
   if (!crossed || first === undefined || crossing === undefined) return;
   if (first.class === "reply") turn.replied = true;
   else turn.crossed = { callId: first.id, crossing };

@@ -11,6 +11,15 @@ const SHIPPED = join(import.meta.dirname, "../../migrations");
 describe("migrations", function () {
   this.timeout(60_000);
   let directory = "";
+  let names: string[] = [];
+  /** The numbers that come with this version; those of these tests are behind them. */
+  let shipped: number[] = [];
+
+  before(async () => {
+    const known = await migrations();
+    names = known.map(({ name }) => name);
+    shipped = known.map(({ version }) => version);
+  });
 
   beforeEach(async () => {
     directory = await mkdtemp(join(tmpdir(), "pawl-migrations-"));
@@ -46,16 +55,14 @@ describe("migrations", function () {
     (await query<{ name: string }>(url, "select name from schema_migrations order by version")).map(({ name }) => name);
 
   it("by twenty at once end in one schema, each migration applied by one of them", async () => {
-    await write("0002_more.sql", "create table more (id int primary key);\n");
+    await write("0102_more.sql", "create table more (id int primary key);\n");
     const [crowd, single] = [await empty(), await empty()];
     const done = await Promise.all(Array.from({ length: 20 }, () => migrate({ url: crowd, directory })));
-    const shipped = (await readdir(SHIPPED)).length;
-    assert.equal(shipped, 1);
     assert.deepEqual(
       done.flat().toSorted((a, b) => a - b),
-      [1, 2],
+      [...shipped, 102],
     );
-    assert.deepEqual(await migrate({ url: single, directory }), [1, 2]);
+    assert.deepEqual(await migrate({ url: single, directory }), [...shipped, 102]);
     const schema = await schemaOf(single);
     assert.ok(schema.length > 150);
     assert.deepEqual(await schemaOf(crowd), schema);
@@ -63,10 +70,13 @@ describe("migrations", function () {
   });
 
   it("tell what they apply, in order", async () => {
-    await write("0002_more.sql", "create table more (id int primary key);\n");
+    await write("0102_more.sql", "create table more (id int primary key);\n");
     const lines: string[] = [];
     await migrate({ url: await empty(), directory, log: (line) => lines.push(line) });
-    assert.deepEqual(lines, ["applying 0001_ledger.sql", "applying 0002_more.sql"]);
+    assert.deepEqual(
+      lines,
+      [...names, "0102_more.sql"].map((name) => `applying ${name}`),
+    );
   });
 
   it("are refused when one that was applied has another text now", async () => {
@@ -82,8 +92,8 @@ describe("migrations", function () {
   it("of newer code are tolerated when they break nothing, and refused when they do", async () => {
     for (const breaking of [false, true]) {
       const url = await empty();
-      await write("0002_newer.sql", `-- pawl:breaking=${breaking}\ncreate table newer (id int primary key);\n`);
-      assert.deepEqual(await migrate({ url, directory }), [1, 2]);
+      await write("0102_newer.sql", `-- pawl:breaking=${breaking}\ncreate table newer (id int primary key);\n`);
+      assert.deepEqual(await migrate({ url, directory }), [...shipped, 102]);
       if (!breaking) {
         assert.deepEqual(await migrate({ url }), []);
         await checkSchema(url);
@@ -92,7 +102,7 @@ describe("migrations", function () {
       const expected = {
         kind: "terminal",
         reason: "SchemaIncompatible",
-        message: "the ledger was migrated by newer code (0002_newer.sql) that this version cannot read",
+        message: "the ledger was migrated by newer code (0102_newer.sql) that this version cannot read",
       };
       await assert.rejects(migrate({ url }), expected);
       await assert.rejects(checkSchema(url), expected);
@@ -101,45 +111,45 @@ describe("migrations", function () {
 
   it("that fail leave nothing of themselves, and everything before them", async () => {
     const url = await empty();
-    await write("0002_good.sql", "create table good (id int primary key);\n");
-    await write("0003_bad.sql", "create table half (id int primary key);\ncreate table half (id int);\n");
+    await write("0102_good.sql", "create table good (id int primary key);\n");
+    await write("0103_bad.sql", "create table half (id int primary key);\ncreate table half (id int);\n");
     await assert.rejects(migrate({ url, directory }), /relation "half" already exists/);
-    assert.deepEqual(await appliedTo(url), ["0001_ledger.sql", "0002_good.sql"]);
+    assert.deepEqual(await appliedTo(url), [...names, "0102_good.sql"]);
     const [found] = await query(url, "select to_regclass('good')::text as good, to_regclass('half')::text as half");
     assert.deepEqual(found, { good: "good", half: null });
-    await write("0003_bad.sql", "create table half (id int primary key);\n");
-    assert.deepEqual(await migrate({ url, directory }), [3], "the lock was given back, the mended text applies");
+    await write("0103_bad.sql", "create table half (id int primary key);\n");
+    assert.deepEqual(await migrate({ url, directory }), [103], "the lock was given back, the mended text applies");
   });
 
   it("that fail say in which way they cannot help themselves", async () => {
     const url = await empty();
-    await write("0002_bad.sql", "creat table typo ();\n");
+    await write("0102_bad.sql", "creat table typo ();\n");
     await assert.rejects(migrate({ url, directory }), {
       kind: "terminal",
       reason: "MigrationFailed",
-      message: /0002_bad.sql.*syntax error/,
+      message: /0102_bad.sql.*syntax error/,
     });
   });
 
   it("must have a number each and be named after what they bring", async () => {
-    await write("0003_later.sql", "");
+    await write("0103_later.sql", "");
     assert.deepEqual(
       (await migrations(directory)).map(({ version }) => version),
-      [1, 3],
+      [...shipped, 103],
       "a number may be reserved for one that comes later",
     );
-    await write("0003_other.sql", "");
-    await assert.rejects(migrations(directory), { reason: "MigrationTwice", message: /0003_later.sql and 0003_other/ });
-    await write("0002-odd.sql", "");
+    await write("0103_other.sql", "");
+    await assert.rejects(migrations(directory), { reason: "MigrationTwice", message: /0103_later.sql and 0103_other/ });
+    await write("0102-odd.sql", "");
     await assert.rejects(migrations(directory), { reason: "MigrationName" });
   });
 
   it("that come with a lower number after a higher one are applied all the same", async () => {
     const url = await empty();
-    await write("0003_later.sql", "create table later (id int primary key);\n");
-    assert.deepEqual(await migrate({ url, directory }), [1, 3]);
-    await write("0002_earlier.sql", "create table earlier (id int primary key);\n");
-    assert.deepEqual(await migrate({ url, directory }), [2]);
+    await write("0103_later.sql", "create table later (id int primary key);\n");
+    assert.deepEqual(await migrate({ url, directory }), [...shipped, 103]);
+    await write("0102_earlier.sql", "create table earlier (id int primary key);\n");
+    assert.deepEqual(await migrate({ url, directory }), [102]);
   });
 
   it("wait for the one who holds the lock and can be told to stop waiting", async () => {
@@ -151,7 +161,7 @@ describe("migrations", function () {
       await assert.rejects(migrate({ url, signal: AbortSignal.abort() }), { kind: "cancelled" });
       const waiting = migrate({ url });
       await holder.query("select pg_advisory_unlock($1)", [0x7061776c]);
-      assert.deepEqual(await waiting, [1]);
+      assert.deepEqual(await waiting, shipped);
     } finally {
       await holder.end();
     }
