@@ -118,7 +118,7 @@ describe("the closing call", () => {
     let eventId = "";
     const stopped: Script[number] = async (request, signal) => {
       await stop(ledger.db, eventId);
-      return (late as Exclude<typeof late, { kind: string }>)(request, signal);
+      return late(request, signal);
     };
     const ended = await run(
       [work, stopped],
