@@ -8,6 +8,7 @@ import { v7 as uuidv7 } from "uuid";
 import { startControllers } from "#controllers/start.ts";
 import type { EngineDeps } from "#engine/deps.ts";
 import type { Credentials } from "#engine/ports.ts";
+import { Redaction } from "#engine/redaction.ts";
 import { keepCheckingRefs } from "#engine/refs.ts";
 import { Worker } from "#engine/worker.ts";
 import { KubeClient } from "#kube/client.ts";
@@ -75,7 +76,33 @@ const withoutCluster: Credentials = {
     }),
 };
 
-function workerDeps(config: Config, db: Database, log: Log, metrics: Metrics, credentials: Credentials): EngineDeps {
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+/** Secrets of the process itself. */
+function knownAtStart(config: Config, url: string): Redaction {
+  const redaction = new Redaction();
+  const { password } = new URL(url);
+  for (const value of [password, decoded(password)]) redaction.learn({ what: "the ledger password", value });
+  redaction.learn({ what: "the model key of the install", value: config.defaultModelKey ?? "" });
+  return redaction;
+}
+
+type Parts = {
+  readonly config: Config;
+  readonly db: Database;
+  readonly log: Log;
+  readonly metrics: Metrics;
+  readonly credentials: Credentials;
+  readonly redaction: Redaction;
+};
+
+function workerDeps({ config, db, log, metrics, credentials, redaction }: Parts): EngineDeps {
   const allow = allowance(config.outboundAllow);
   const http = httpRequestTool({ clock: systemClock, dialer: createDialer({ clock: systemClock, allowance: allow }) });
   const primary = (config.defaults as { models?: { primary?: { baseURL?: string } } } | null)?.models?.primary;
@@ -88,6 +115,7 @@ function workerDeps(config: Config, db: Database, log: Log, metrics: Metrics, cr
     model: new OpenAiModels({ clock: systemClock }),
     tools: toolRegistry([calculate, { ...http, timeLimitMs: config.httpTimeoutMs }]),
     credentials,
+    redaction,
     clock: systemClock,
     random: Math.random,
     newId: uuidv7,
@@ -117,6 +145,7 @@ type Process = {
   readonly config: Config;
   readonly roles: readonly Role[];
   readonly log: Log;
+  readonly redaction: Redaction;
   readonly metrics: Metrics;
   readonly probes: Probe[];
   readonly stop: AbortController;
@@ -130,12 +159,13 @@ export async function serve(config: Config, roles: readonly Role[]): Promise<voi
     const text = "the controller needs a cluster: set PAWL_KUBERNETES to cluster or kubeconfig";
     throw new PawlError("terminal", "ClusterMissing", text);
   }
-  const log = createLog(config.logLevel, config.instance);
+  const redaction = knownAtStart(config, url);
+  const log = createLog(config.logLevel, config.instance, (line) => redaction.text(line));
   const stop = new AbortController();
   for (const name of ["SIGTERM", "SIGINT"] as const) process.on(name, () => stop.abort());
   const metrics = createMetrics();
   const probes: Probe[] = [];
-  const self: Process = { config, roles, log, metrics, probes, stop };
+  const self: Process = { config, roles, log, redaction, metrics, probes, stop };
   const health = await serveHealth(config.listen, metrics.registry, probes);
   log.info({ roles, port: health.port, ledger: withoutPassword(url) }, "listening");
   try {
@@ -164,7 +194,7 @@ async function waiting(self: Process, what: string, look: () => Promise<unknown>
 }
 
 async function work(self: Process, db: Database, kube: KubeClient | null): Promise<void> {
-  const { config, roles, log, metrics, probes, stop } = self;
+  const { config, roles, log, redaction, metrics, probes, stop } = self;
   const running: Promise<void>[] = [];
   if (roles.includes("controller") && kube !== null) {
     const controllers = await startControllers({
@@ -187,7 +217,9 @@ async function work(self: Process, db: Database, kube: KubeClient | null): Promi
     running.push(controllers.stopped);
   }
   if (roles.includes("worker")) {
-    const deps = workerDeps(config, db, log, metrics, kube === null ? withoutCluster : new KubeSecrets(kube));
+    // Nobody below sees the port as it is: what it finds is known to `redaction` before anybody else has it.
+    const credentials = redaction.watching(kube === null ? withoutCluster : new KubeSecrets(kube));
+    const deps = workerDeps({ config, db, log, metrics, credentials, redaction });
     const worker = new Worker(deps);
     listenForDue(ledgerUrl(config), () => worker.wake(), stop.signal);
     worker.start();

@@ -6,6 +6,7 @@ import type { Runner } from "#ledger/database.ts";
 import { type Resolution, type Resolved, resolveEffect } from "#ledger/effects.ts";
 import { type ListedEffect, listEffects } from "#ledger/journal.ts";
 import { PawlError } from "#rules/errors.ts";
+import { redactTokens } from "#rules/secrets.ts";
 import { inline } from "./plain.ts";
 
 /** Rows of one table: more than a person reads, less than would fill a terminal's memory. */
@@ -80,7 +81,7 @@ export function parseResolution(
   if (by === "") throw usage("say who says so");
   if (by.length > MAX_NAME) throw usage(`NAME has at most ${MAX_NAME} characters`);
   if (reason.length > MAX_REASON) throw usage(`TEXT has at most ${MAX_REASON} characters`);
-  return { effectId: id, landed: flags.landed, by, reason: reason === "" ? null : reason };
+  return { effectId: id, landed: flags.landed, by, reason: reason === "" ? null : redactTokens(reason) };
 }
 
 const WORDS = { confirmed: "it took place", failed: "it did not take place" } as const;

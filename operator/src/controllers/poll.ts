@@ -10,6 +10,7 @@ import { keyOf } from "#kube/resources.ts";
 import type { Context } from "./context.ts";
 import { Outage } from "./outage.ts";
 import type { RunIndex } from "./run/by-key.ts";
+import { sweepAgents } from "./agent/sweep.ts";
 import { sweepRuns } from "./run/sweep.ts";
 
 /** A change is stamped before its commit: look back far enough that one which took its time is not passed over. */
@@ -132,6 +133,7 @@ export class LedgerPoll {
 
   async #startSweep(signal: AbortSignal): Promise<void> {
     try {
+      await sweepAgents(this.#context, this.#options.run, signal);
       await sweepRuns(this.#context, signal);
     } catch (error) {
       if (!isPawlError(error, "cancelled") && !signal.aborted) {

@@ -10,7 +10,7 @@ import type { EngineDeps } from "./deps.ts";
 import { closeWith } from "./ending.ts";
 import type { ModelRequest } from "./ports.ts";
 import { closingStep, record, sendReply } from "./record.ts";
-import { type Response, takeIn } from "./response.ts";
+import { type Taken, takeIn } from "./response.ts";
 import { Left, type Turn } from "./turn.ts";
 
 /** Says the last words of a turn that has used up what it may use. A stop that comes meanwhile is for the loop. */
@@ -36,7 +36,7 @@ async function lastWords(
   deps: EngineDeps,
   turn: Turn,
   shutdown: AbortSignal,
-): Promise<{ request: ModelRequest; response: Response } | "stopped" | null> {
+): Promise<{ request: ModelRequest; response: Taken } | "stopped" | null> {
   const endpoint = turn.agent.primary;
   if (endpoint === null) return null;
   const outline = { endpoint, apiKey: undefined, messages: turn.messages("exhausted"), tools: [] };
@@ -57,7 +57,7 @@ async function lastWords(
   const outcome = await deps.model.complete(request, signal);
   failpoint("after:model");
   deps.meter.modelCall(outcome.kind === "response" ? "response" : outcome.reason);
-  if (outcome.kind === "response") return { request, response: takeIn(outcome) };
+  if (outcome.kind === "response") return { request, response: takeIn(outcome, deps.redaction) };
   if (lost.signal.aborted) throw new Left("lease lost");
   if (stopRequested.signal.aborted) {
     turn.stop = true;

@@ -2,6 +2,7 @@
 import type { Database } from "#ledger/database.ts";
 import type { afterFailure } from "#rules/retry.ts";
 import type { Clock, Credentials, ModelPort, Tool } from "./ports.ts";
+import type { Redaction } from "./redaction.ts";
 
 export interface Log {
   info(fields: Readonly<Record<string, unknown>>, message: string): void;
@@ -37,7 +38,10 @@ export type EngineDeps = {
   readonly model: ModelPort;
   /** Tools by name, as the install offers them. */
   readonly tools: ReadonlyMap<string, Tool>;
+  /** Wrapped by `redaction`, so that what it finds is known there. */
   readonly credentials: Credentials;
+  /** Takes secrets out of everything that is stored or logged. */
+  readonly redaction: Redaction;
   readonly clock: Clock;
   /** 0 ≤ random < 1. */
   readonly random: () => number;

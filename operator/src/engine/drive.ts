@@ -86,7 +86,8 @@ async function recover(
   error: unknown,
   turn: Turn | undefined,
 ): Promise<void> {
-  const message = head(storable(error instanceof Error ? error.message : String(error)), MAX_ERROR_WORDS);
+  const said = deps.redaction.text(storable(error instanceof Error ? error.message : String(error)));
+  const message = head(said, MAX_ERROR_WORDS);
   const reason = isPawlError(error) ? error.reason : "InternalError";
   deps.log.error(
     { run: claim.runId, reason, error: message, stack: error instanceof Error ? error.stack : undefined },

@@ -8,7 +8,7 @@ import type { StoredResponse } from "#rules/transcript.ts";
 import type { EngineDeps } from "./deps.ts";
 import type { ModelRequest } from "./ports.ts";
 import { asked, record, sendReply, UNASKED } from "./record.ts";
-import { replyCall, type Response } from "./response.ts";
+import { replyCall, type Taken } from "./response.ts";
 import { Left, type Turn } from "./turn.ts";
 
 export type Ending = { readonly status: TerminalStatus; readonly reason: string; readonly message: string | null };
@@ -35,7 +35,7 @@ export async function closeWith(
   turn: Turn,
   why: Closing,
   ending?: StoredResponse["ending"],
-  spent?: { request: ModelRequest; response: Response },
+  spent?: { request: ModelRequest; response: Taken },
 ): Promise<void> {
   const text = closing(why, await effectsOf(deps, turn), ending?.reason);
   const call = replyCall(text, deps.newId);
@@ -54,7 +54,7 @@ export async function closeWith(
 
 /** The person is told in plain words; the reason and its sentence are for those who run this. */
 export async function fail(deps: EngineDeps, turn: Turn, reason: string, message: string): Promise<void> {
-  const ending = { status: "failed", reason, message: storable(message) } as const;
+  const ending = { status: "failed", reason, message: deps.redaction.text(storable(message)) } as const;
   await closeWith(deps, turn, "failed", ending);
   await finish(deps, turn, ending);
 }
@@ -80,7 +80,7 @@ export async function finish(deps: EngineDeps, turn: Turn, ending: Ending): Prom
     status,
     seenSeq: turn.seenSeq,
     reason,
-    message: message === null ? null : storable(message),
+    message: message === null ? null : deps.redaction.text(storable(message)),
   });
   if (finished.kind === "fenced" || finished.kind === "ended") throw new Left(finished.kind);
   deps.meter.ended(status, reason);

@@ -15,7 +15,7 @@ export type Wait = {
 /** Never throws: a lease that could not be given back lapses, and whoever claims next starts from the same rows. */
 export async function giveBack(deps: EngineDeps, lease: HeldLease, wait: Wait): Promise<void> {
   lease.letGo();
-  const message = wait.message === null ? null : storable(wait.message);
+  const message = wait.message === null ? null : deps.redaction.text(storable(wait.message));
   try {
     await releaseLease(deps.db, { runId: lease.runId, token: lease.token, ...wait, message });
   } catch (error) {

@@ -9,12 +9,12 @@ import { canonicalHash } from "./canonical.ts";
 import type { EngineDeps } from "./deps.ts";
 import { cross, type Crossing, prepareCrossing } from "./dispatch.ts";
 import type { ModelRequest, ModelUsage } from "./ports.ts";
-import { planCalls, replyCall, type Response, storedCall, takeIn } from "./response.ts";
+import { planCalls, replyCall, type Response, storedCall, type Taken, takeIn } from "./response.ts";
 import { Left, type Turn } from "./turn.ts";
 
 /** Takes in a model's response and commits it. */
 export async function commit(deps: EngineDeps, turn: Turn, request: ModelRequest, said: Response): Promise<void> {
-  const response = takeIn(said);
+  const response = takeIn(said, deps.redaction);
   const calls = await planCalls(response, {
     tools: turn.tools,
     effects: turn.agent.effects,
@@ -34,7 +34,7 @@ export async function commit(deps: EngineDeps, turn: Turn, request: ModelRequest
 export function asked(
   turn: Turn,
   request: ModelRequest,
-  response: Response,
+  response: Taken,
 ): Pick<Recorded, "request" | "usage" | "cost" | "modelCall"> {
   const facts = {
     hash: canonicalHash({ messages: request.messages, tools: request.tools }),
@@ -43,6 +43,7 @@ export function asked(
     tools: canonicalHash(request.tools),
     builder: BUILDER_VERSION,
     compaction: turn.compaction,
+    resumed: turn.resuming,
     finishReason: response.finishReason,
   };
   const answer = `${response.text ?? ""}${response.calls.map((call) => call.argumentsText).join("")}`;
@@ -55,7 +56,7 @@ export function closingStep(
   deps: EngineDeps,
   turn: Turn,
   request: ModelRequest,
-  response: Response,
+  response: Taken,
   ending: NonNullable<StoredResponse["ending"]>,
 ): Recorded | null {
   const text = response.text?.trim() ?? "";
@@ -107,7 +108,8 @@ export async function record(deps: EngineDeps, turn: Turn, step: Recorded): Prom
   turn.took(committed);
   turn.nextOrdinal = ordinal + 1;
   turn.attempts = 0;
-  turn.steps.push({ ordinal, response: step.stored });
+  turn.steps.push({ ordinal, response: step.stored, resumed: step.modelCall && turn.resuming });
+  turn.interrupted = false;
   turn.calls.push(...step.calls.map((call) => ({ ...call, ordinal })));
   turn.modelCalls += step.modelCall ? 1 : 0;
   turn.toolCalls += step.calls.filter((call) => call.class !== "reply").length;

@@ -18,10 +18,17 @@ import { callName } from "#rules/transcript.ts";
 import { boundedTarget, readArguments } from "./arguments.ts";
 import { canonicalHash } from "./canonical.ts";
 import type { CallRun, EffectDeclaration, ModelCall, ModelOutcome, ModelUsage, Tool } from "./ports.ts";
+import type { Redaction } from "./redaction.ts";
 
 export type Response = Extract<ModelOutcome, { kind: "response" }>;
-/** A response as it may be stored. `asked`: how many calls there were before the rest was dropped. */
-export type Taken = Response & { readonly asked: number };
+/**
+ * A response as it may be stored. `asked`: how many calls there were before the rest was dropped. `credential`: the
+ * arguments held one, and what is here is no longer what was said.
+ */
+export type Taken = Omit<Response, "calls"> & {
+  readonly calls: readonly (ModelCall & { readonly credential: boolean })[];
+  readonly asked: number;
+};
 export type CallContext = {
   readonly tools: ReadonlyMap<string, Tool>;
   readonly effects: readonly EffectDeclaration[];
@@ -47,20 +54,31 @@ export function usageOf(usage: ModelUsage | null): ModelUsage | null {
  * What a model says is bounded and storable before anything is made of it, so that a run that goes on in memory and
  * one that is read back build the same request. Of too many calls one is kept to say so: it answers for the rest.
  */
-export function takeIn(response: Response): Taken {
+export function takeIn(response: Response, redaction: Redaction): Taken {
+  const safe = (text: string): string => redaction.text(storable(text));
   return {
     ...response,
-    text: response.text === null ? null : bounded(response.text, MAX_RESPONSE_TEXT),
+    text: response.text === null ? null : bounded(safe(response.text), MAX_RESPONSE_TEXT),
     calls: response.calls.slice(0, MAX_CALLS_PER_RESPONSE + 1).map((call) => ({
-      providerId: head(storable(call.providerId), MAX_NAME),
-      name: head(storable(call.name), MAX_NAME),
-      // As it came: whether it can be used is decided on what was really said.
-      argumentsText: call.argumentsText,
+      providerId: head(safe(call.providerId), MAX_NAME),
+      name: head(safe(call.name), MAX_NAME),
+      // As it came, but for credentials: whether it can be used is decided on what was really said.
+      ...withoutCredentials(call.argumentsText, redaction),
     })),
     asked: response.calls.length,
     usage: usageOf(response.usage),
-    finishReason: response.finishReason === null ? null : head(storable(response.finishReason), MAX_NAME),
+    finishReason: response.finishReason === null ? null : head(safe(response.finishReason), MAX_NAME),
   };
+}
+
+/** A value may hide behind escapes that only parsing takes away; then what parsing finds is what is kept. */
+function withoutCredentials(text: string, redaction: Redaction): { argumentsText: string; credential: boolean } {
+  const parsed = readArguments(text);
+  if (parsed.ok && redaction.holds(parsed.value)) {
+    return { argumentsText: redaction.text(JSON.stringify(redaction.json(parsed.value))), credential: true };
+  }
+  const argumentsText = redaction.text(text);
+  return { argumentsText, credential: argumentsText !== text };
 }
 
 /** What a step keeps of a call: arguments that were too long to be looked at are not stored whole either. */
@@ -76,7 +94,7 @@ type Judged = { tool: Tool; args: Readonly<Record<string, unknown>>; kind: Effec
 export const declaration = (effects: readonly EffectDeclaration[], tool: string): EffectDeclaration | undefined =>
   effects.find((effect) => effect.tool === tool);
 
-function judge(call: ModelCall, idx: number, response: Taken, context: CallContext): Judged {
+function judge(call: Taken["calls"][number], idx: number, response: Taken, context: CallContext): Judged {
   if (idx >= MAX_CALLS_PER_RESPONSE) {
     return {
       refusal: `Not run: one response may ask for ${MAX_CALLS_PER_RESPONSE} calls at most, this one asked for ${response.asked}. Calls from number ${idx + 1} on were dropped.`,
@@ -94,6 +112,13 @@ function judge(call: ModelCall, idx: number, response: Taken, context: CallConte
     const known = [...context.tools.keys()].sort().join(", ");
     return {
       refusal: `Not run: there is no tool "${callName(call.name)}". ${known === "" ? "You have no tools." : `You have: ${known}.`}`,
+    };
+  }
+  // Before anything looks at the arguments: what is stored must be what runs, so they are not run altered either.
+  if (call.credential) {
+    return {
+      refusal:
+        "Not run: the arguments contain a credential. Credentials belong to the Agent, never to what a model says: leave it out, tools bring their own.",
     };
   }
   const args = readArguments(call.argumentsText);
@@ -149,7 +174,12 @@ function accepted(
 }
 
 /** A tool that cannot cope with arguments that it let through is a bug of ours; the run goes on without that call. */
-function rowOf(call: ModelCall, idx: number, response: Taken, context: CallContext): { row: CallRow; tool?: Tool } {
+function rowOf(
+  call: Taken["calls"][number],
+  idx: number,
+  response: Taken,
+  context: CallContext,
+): { row: CallRow; tool?: Tool } {
   try {
     const judged = judge(call, idx, response, context);
     if ("refusal" in judged) return { row: rejected(call, idx, judged.refusal, context.newId) };

@@ -74,8 +74,11 @@ async function askToFit(
 
 async function ask(deps: EngineDeps, request: ModelRequest, signal: AbortSignal): Promise<ModelOutcome> {
   failpoint("before:model");
-  const outcome = await deps.model.complete(request, signal);
+  const answered = await deps.model.complete(request, signal);
   failpoint("after:model");
+  // A response is taken in as a whole; a failure becomes a message here and there.
+  const outcome =
+    answered.kind === "failed" ? { ...answered, message: deps.redaction.text(answered.message) } : answered;
   deps.meter.modelCall(outcome.kind === "response" ? "response" : outcome.reason);
   return outcome;
 }

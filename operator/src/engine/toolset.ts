@@ -3,11 +3,11 @@ import type { AgentSpec } from "./agent.ts";
 import type { EngineDeps } from "./deps.ts";
 import type { Tool } from "./ports.ts";
 
-export function toolsetOf(deps: Pick<EngineDeps, "tools">, agent: AgentSpec): ReadonlyMap<string, Tool> {
+export function toolsetOf(deps: Pick<EngineDeps, "tools" | "redaction">, agent: AgentSpec): ReadonlyMap<string, Tool> {
   return new Map(
     agent.tools.flatMap((name) => {
       const tool = deps.tools.get(name);
-      return tool === undefined ? [] : [[name, tool] as const];
+      return tool === undefined ? [] : [[name, deps.redaction.covering(tool)] as const];
     }),
   );
 }

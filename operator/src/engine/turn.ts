@@ -21,7 +21,9 @@ export class Turn {
   readonly lease: HeldLease;
   readonly seenSeq: number;
   readonly earlier: readonly EarlierTurn[];
-  steps: { ordinal: number; response: StoredResponse }[];
+  steps: { ordinal: number; response: StoredResponse; resumed: boolean }[];
+  /** Another worker lost this turn: the next request says so, once. */
+  interrupted: boolean;
   /** Stays once a step recorded it: a request that had to be shortened would be too long again. */
   compaction: CompactionLevel;
   calls: TurnCall[];
@@ -47,7 +49,12 @@ export class Turn {
     this.tools = tools;
     this.seenSeq = Math.max(0, ...run.triggers.map((trigger) => trigger.seq));
     this.earlier = run.earlier;
-    this.steps = run.steps.map((step) => ({ ordinal: step.ordinal, response: step.response as StoredResponse }));
+    this.steps = run.steps.map((step) => ({
+      ordinal: step.ordinal,
+      response: step.response as StoredResponse,
+      resumed: step.resumed,
+    }));
+    this.interrupted = run.interrupted;
     this.compaction = run.steps.some((step) => step.compaction > 0) ? 1 : 0;
     this.calls = run.calls.map((call) => ({ ...call, providerId: null, outcome: call.outcome as CallRow["outcome"] }));
     this.effects = [...run.effects];
@@ -81,6 +88,11 @@ export class Turn {
     return this.effects.length === 0 && this.calls.every((call) => call.class === "pure" || call.class === "reply");
   }
 
+  /** There is something to go on from. */
+  get resuming(): boolean {
+    return this.interrupted && this.steps.length > 0;
+  }
+
   messages(closing?: "exhausted"): TranscriptMessage[] {
     return transcript({
       agentName: this.run.agentName,
@@ -92,6 +104,7 @@ export class Turn {
       earlier: this.earlier,
       triggers: this.run.triggers,
       steps: this.steps,
+      resuming: this.resuming,
       calls: this.calls,
     });
   }

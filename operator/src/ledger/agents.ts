@@ -107,11 +107,12 @@ const listAgentsStatement = statement({
     refs_message: "text?",
     active: "int4",
     queued: "int4",
+    recorded_at: "timestamptz",
   },
   text: `
     select a.namespace_uid, a.namespace, a.name, a.generation, a.suspended, a.refs_generation, a.refs_reason, a.refs_message,
-           coalesce(n.active, 0) as active, coalesce(n.queued, 0) as queued
-    from agents a left join (
+           coalesce(n.active, 0) as active, coalesce(n.queued, 0) as queued, g.created_at as recorded_at
+    from agents a join agent_generations g on g.agent_id = a.id and g.generation = a.generation left join (
       select agent_id, (count(*) filter (where status <> 'queued'))::int as active,
              (count(*) filter (where status = 'queued'))::int as queued
       from runs where live group by agent_id) n on n.agent_id = a.id`,
@@ -187,15 +188,25 @@ export async function suspendAgent(db: Runner, key: AgentKey): Promise<void> {
   await db.rows(suspendAgentStatement, { namespace_uid: key.namespaceUid, name: key.name });
 }
 
-export type ListedAgent = AgentKey & { namespace: string; suspended: boolean; digest: string };
+export type ListedAgent = AgentKey & {
+  namespace: string;
+  suspended: boolean;
+  /** Turns that have not ended. */
+  live: number;
+  /** When its present generation was. */
+  recordedAt: Date;
+  digest: string;
+};
 
 /** Every agent with what its status shows, as a digest: a controller looks again at those whose digest changed. */
 export async function listAgents(db: Runner): Promise<ListedAgent[]> {
-  return (await db.rows(listAgentsStatement, {})).map(({ namespace_uid, namespace, name, suspended, ...shown }) => ({
+  return (await db.rows(listAgentsStatement, {})).map(({ namespace_uid, recorded_at, namespace, name, ...shown }) => ({
     namespaceUid: namespace_uid,
     namespace,
     name,
-    suspended,
-    digest: JSON.stringify([suspended, Object.values(shown)]),
+    suspended: shown.suspended,
+    live: shown.active + shown.queued,
+    recordedAt: recorded_at,
+    digest: JSON.stringify(Object.values(shown)),
   }));
 }

@@ -22,7 +22,7 @@ const claimRunStatement = statement({
     claimed as (
       update runs r set lease_token = r.lease_token + 1, lease_owner = :owner, due_at = null,
              lease_until = pawl_now() + :lease_ms * interval '1 ms', status = 'running',
-             started_at = coalesce(r.started_at, pawl_now()), version = r.version + 1, changed_at = pawl_now(),${TAKES_LEASE}
+             started_at = coalesce(r.started_at, pawl_now()), interrupted = r.interrupted or v.takeover, version = r.version + 1, changed_at = pawl_now(),${TAKES_LEASE}
       from verdict v where r.id = v.id returning r.id, r.lease_token, r.attempts)
     select coalesce(v.verdict, 'none') as verdict, c.id as run_id, c.lease_token as token, v.takeover, c.attempts
     from (select 1) one left join verdict v on true left join claimed c on true`,

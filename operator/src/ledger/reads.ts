@@ -22,6 +22,7 @@ const readRunStatement = statement({
     attempts: "int4",
     amend_seq: "int8",
     stop: "bool",
+    interrupted: "bool",
     committed: "bool",
     replied: "bool",
     model_calls: "int4",
@@ -33,7 +34,7 @@ const readRunStatement = statement({
   },
   text: `
     select r.id, r.conversation_id, r.request_id, r.agent_id, c.connector, c.ext_key as conversation_key, a.namespace, a.name as agent_name, a.suspended,
-           g.spec, r.slice, r.status, r.next_ordinal, r.attempts, r.amend_seq, r.stop_requested_at is not null as stop,
+           g.spec, r.slice, r.status, r.next_ordinal, r.attempts, r.amend_seq, r.stop_requested_at is not null as stop, r.interrupted,
            r.committed_at is not null as committed, r.reply_at is not null as replied,
            r.model_calls, r.tool_calls, r.input_tokens, r.output_tokens, r.spent_micros,
            r.worked_ms + coalesce(ceil(extract(epoch from pawl_now() - r.leased_at) * 1000), 0)::bigint as worked_ms
@@ -63,9 +64,10 @@ const readTriggersStatement = statement({
 const readStepsStatement = statement({
   name: "read_steps",
   params: { run: "uuid" },
-  columns: { ordinal: "int4", seen_seq: "int8", response: "jsonb", compaction: "int4" },
+  columns: { ordinal: "int4", seen_seq: "int8", response: "jsonb", compaction: "int4", resumed: "bool" },
   text: `
-    select ordinal, seen_seq, response, coalesce((request ->> 'compaction')::int, 0) as compaction
+    select ordinal, seen_seq, response, coalesce((request ->> 'compaction')::int, 0) as compaction,
+           coalesce((request ->> 'resumed')::bool, false) as resumed
     from run_steps where run_id = :run order by ordinal`,
 });
 
@@ -139,6 +141,8 @@ export type RecordedStep = {
   readonly response: unknown;
   /** How hard tool results were shortened in its request. */
   readonly compaction: number;
+  /** Its request said that another worker goes on. */
+  readonly resumed: boolean;
 };
 export type RecordedCall = {
   readonly id: string;
@@ -175,6 +179,8 @@ export type RunRecord = {
   /** The Agent takes no new turns now. */
   readonly suspended: boolean;
   readonly stopRequested: boolean;
+  /** Its lease lapsed, and no response has been committed since. */
+  readonly interrupted: boolean;
   readonly committed: boolean;
   readonly replied: boolean;
   readonly id: string;
@@ -250,6 +256,7 @@ export async function readRun(db: Runner, runId: string): Promise<RunRecord> {
     amendSeq: run.amend_seq,
     suspended: run.suspended,
     stopRequested: run.stop,
+    interrupted: run.interrupted,
     committed: run.committed,
     replied: run.replied,
     modelCalls: run.model_calls,
@@ -264,6 +271,7 @@ export async function readRun(db: Runner, runId: string): Promise<RunRecord> {
       seenSeq: row.seen_seq,
       response: row.response,
       compaction: row.compaction,
+      resumed: row.resumed,
     })),
     calls: calls.map(({ args_hash, ...row }) => ({ ...row, argsHash: args_hash })),
     effects,

@@ -51,7 +51,14 @@ export type TranscriptInput = {
     readonly status: string;
   }[];
   readonly triggers: readonly { readonly actor: string; readonly text: string }[];
-  readonly steps: readonly { readonly ordinal: number; readonly response: StoredResponse }[];
+  readonly steps: readonly {
+    readonly ordinal: number;
+    readonly response: StoredResponse;
+    /** Its request said that another worker goes on. */
+    readonly resumed: boolean;
+  }[];
+  /** The request that is built now says so. */
+  readonly resuming: boolean;
   readonly calls: readonly {
     readonly ordinal: number;
     readonly idx: number;
@@ -65,11 +72,14 @@ export type TranscriptInput = {
 };
 
 /** Bumped with every change of what this file builds from the same rows. */
-export const BUILDER_VERSION = 3;
+export const BUILDER_VERSION = 4;
+
+/** Nobody speaks for another: a line of a person's that reads like a label (or like Pawl's own words) is quoted. */
+const FORGED = /^(\s*)(\[user\b|\(From Pawl\b)/gim;
 
 const labelled = (message: { actor: string; text: string }): TranscriptMessage => ({
   role: "user",
-  content: `[user ${message.actor.replaceAll(/[\]\n]/g, " ")}]\n${message.text}`,
+  content: `[user ${message.actor.replaceAll(/[\]\r\n\u2028\u2029]/g, " ")}]\n${message.text.replaceAll(FORGED, "$1> $2")}`,
 });
 
 const blank = (text: string | null): boolean => text === null || text.trim() === "";
@@ -181,6 +191,13 @@ function step(input: TranscriptInput, ordinal: number, response: StoredResponse)
   ];
 }
 
+/** Said once where a turn changed hands: what is recorded happened, and the model did not see itself being cut off. */
+export const RESUME: TranscriptMessage = {
+  role: "user",
+  content:
+    "(From Pawl, not from a person: the worker that ran this turn was lost and another one goes on. What stands above is recorded. Continue from here, do not repeat what succeeded, and where an outcome is unknown look before you do anything else.)",
+};
+
 /** The calls with what is shown of their results; a reply is no tool's, and none of the newest results either. */
 function shown(input: TranscriptInput): TranscriptInput["calls"] {
   const replies = input.calls.filter((call) => call.class === "reply");
@@ -195,7 +212,11 @@ export function transcript(rows: TranscriptInput): TranscriptMessage[] {
     { role: "system", content: system(input) },
     ...history(input),
     ...input.triggers.map(labelled),
-    ...input.steps.flatMap(({ ordinal, response }) => step(input, ordinal, response)),
+    ...input.steps.flatMap(({ ordinal, response, resumed }) => [
+      ...(resumed ? [RESUME] : []),
+      ...step(input, ordinal, response),
+    ]),
+    ...(input.resuming ? [RESUME] : []),
     ...(input.closing === undefined ? [] : [{ role: "user", content: LAST_WORDS } as const]),
   ];
 }

@@ -5,7 +5,7 @@ import { Outage } from "#controllers/outage.ts";
 import { announcements } from "#controllers/run/announce.ts";
 import { RunIndex } from "#controllers/run/by-key.ts";
 import { project } from "#controllers/run/project.ts";
-import { isCredible } from "#controllers/run/sweep.ts";
+import { isCredible } from "#controllers/absence.ts";
 import { runsTouchedBy } from "#controllers/run/waiting.ts";
 import { changeOf, Pace } from "#controllers/status.ts";
 import { ManualClock, settled } from "../kube/support/clock.ts";

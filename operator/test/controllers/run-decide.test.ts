@@ -178,6 +178,12 @@ describe("a Run that becomes a message", () => {
     assert.deepEqual([message.applied?.key, message.applied?.objectUid], ["demo/one", "run-uid"]);
   });
 
+  it("loses the tokens that a person pasted before the ledger sees it, and is still known by what was applied", () => {
+    const token = `glpat-${"aB3dE6gH9".repeat(3)}`;
+    const message = admitted({ object: runObject({ input: { actor: "alice", text: `clone with ${token} please` } }) });
+    assert.equal(message.text, "clone with [redacted: a GitLab token] please");
+  });
+
   it("joins the conversation that its label names, which no key can name", () => {
     assert.equal(admitted({ object: runObject({ conversation: "talk" }) }).conversationKey, "talk");
     assert.equal(admitted({ object: runObject({ idempotencyKey: "talk" }) }).conversationKey, "run:talk");

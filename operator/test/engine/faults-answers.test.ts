@@ -175,8 +175,8 @@ describe("answers of a model", function () {
     const worker = (name: string, failpoint?: string) =>
       new WorkerProcess({ ledgerUrl: ledger.url, name, ...(failpoint === undefined ? {} : { failpoint }) });
 
-    async function killedAt(failpoint: string, run: Scene): Promise<void> {
-      await worker("first", `${failpoint}:1:kill`).exited;
+    async function killedAt(failpoint: string, run: Scene, occurrence = 1): Promise<void> {
+      await worker("first", `${failpoint}:${occurrence}:kill`).exited;
       const second = worker("second");
       await second.said((line) => line.msg === "a turn ended" && line["run"] === run.runId);
       await second.stop();
@@ -195,6 +195,16 @@ describe("answers of a model", function () {
       assert.equal(told[0], "42");
       assert.match(told[2] ?? "", /HTTP 201/);
       assert.equal((await outcomeOf(ledger.db, run.runId)).row.status, "succeeded");
+    });
+
+    it("between two steps: the one that goes on is told so, once, and by the record for ever after", async () => {
+      const run = await scene(ledger.db, fakes, [{ calls: [sum] }, { calls: [sum] }, { text: "done" }]);
+      await killedAt("after:model", run, 2);
+      const told = (await run.requests()).map(({ request }) =>
+        request.messages.flatMap(({ content }, at) => (content?.includes("another one goes on") === true ? [at] : [])),
+      );
+      // Behind the first step's result, in the request that is sent again and in those after it.
+      assert.deepEqual(told, [[], [], [4], [4]]);
     });
 
     it("before the commit: the model says it in other words, and the write happens once (C55)", async () => {

@@ -412,6 +412,22 @@ describe("controllers that are cut, doubled or restored", function () {
     assert.deepEqual(await world.broken(), []);
   });
 
+  it("notice an Agent that went while nobody watched, and stop what it had begun", async () => {
+    await world.start();
+    await world.agent("helper");
+    await world.run("one");
+    await world.claim();
+    await world.shows("one", "at work", (s) => s.phase === "Running");
+    await world.stopAll();
+    await world.deleteAgent("helper");
+    await world.start({ config: { timing: { sweepMs: 50, absenceMs: 100, pollMs: 20 } } });
+    const ended = await world.shows("one", "ended", isFinished);
+    assert.equal(ended.phase, "Cancelled");
+    const { rows } = await world.sql("select suspended from agents");
+    assert.deepEqual(rows, [{ suspended: true }], "and nothing new starts");
+    assert.deepEqual(await world.broken(), []);
+  });
+
   it("do not believe that very many Runs went at once", async () => {
     await world.start();
     await world.agent("helper");

@@ -6,6 +6,7 @@ import { claimRun } from "#ledger/leases.ts";
 import type { EngineDeps, EngineSettings } from "#engine/deps.ts";
 import { driveRun } from "#engine/drive.ts";
 import type { ModelOutcome, ModelRequest, Tool, ToolContext, ToolOutcome } from "#engine/ports.ts";
+import { Redaction } from "#engine/redaction.ts";
 import { systemClock } from "#src/clock.ts";
 import { CODE } from "#rules/limits.ts";
 import { NAMESPACE_UID } from "./world.ts";
@@ -101,6 +102,7 @@ export function bench(
   tools: readonly Tool[] = [quick],
   changes: { settings?: Partial<EngineSettings>; deps?: Partial<EngineDeps> } = {},
 ): Bench {
+  const redaction = changes.deps?.redaction ?? new Redaction();
   const requests: ModelRequest[] = [];
   const logged: Bench["logged"] = [];
   const log = (level: string) => (fields: Readonly<Record<string, unknown>>, message: string) => {
@@ -117,7 +119,7 @@ export function bench(
       },
     },
     tools: new Map(tools.map((tool) => [tool.name, tool])),
-    credentials: { get: () => Promise.resolve({ kind: "missing", message: "create Secret model-key" }) },
+    redaction,
     clock: systemClock,
     random: () => 0.5,
     newId: uuidv7,
@@ -139,6 +141,11 @@ export function bench(
     log: { info: log("info"), warn: log("warn"), error: log("error") },
     meter: { claimed() {}, modelCall() {}, effect() {}, ended() {} },
     ...changes.deps,
+    credentials: redaction.watching(
+      changes.deps?.credentials ?? {
+        get: () => Promise.resolve({ kind: "missing", message: "create Secret model-key" }),
+      },
+    ),
   };
   return { deps, requests, logged };
 }

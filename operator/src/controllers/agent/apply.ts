@@ -2,15 +2,14 @@
 import { AGENT_CONDITIONS, type AgentStatus } from "@pawl/crds";
 import { AGENTS, type KubeObject, refOf } from "#kube/resources.ts";
 import type { Outcome } from "#kube/queue.ts";
-import { recordAgent, suspendAgent } from "#ledger/agents.ts";
-import { listLiveMessagesOfAgent } from "#ledger/mirrors.ts";
-import { requestStop } from "#ledger/turns.ts";
+import { recordAgent } from "#ledger/agents.ts";
 import { isPawlError } from "#rules/errors.ts";
 import { isEnabled } from "../config.ts";
 import { type Context, OwnWrites } from "../context.ts";
 import { installationId } from "../identity.ts";
 import { changeOf, Pace } from "../status.ts";
 import { type Accepted, accept, agentStatusOf, askingStatusOf } from "./decide.ts";
+import { leaveAgent, lookForAgent } from "./departure.ts";
 import { holderOf, holdOf } from "./hold.ts";
 import { observeAgent, rowsOf } from "./observe.ts";
 
@@ -18,7 +17,6 @@ const MAX_ROUNDS = 4;
 /** An installation that was told that another one serves an Agent asks again after this. */
 const REFUSED_MS = 600_000;
 type Decided = { readonly status?: AgentStatus; readonly outcome?: Outcome };
-const CONTROLLER = { connector: "pawl", extId: "controller" } as const;
 
 export class AgentController {
   readonly #context: Context;
@@ -170,23 +168,12 @@ export class AgentController {
     return got.found ? got.object : undefined;
   }
 
-  /** Its DELETE was watched and one GET agrees: nothing new starts, and what is open ends, newest first. */
+  /** Its DELETE was watched and one GET agrees. */
   async #leave(key: string, signal: AbortSignal | undefined): Promise<void> {
     if (!this.#gone.has(key)) return;
-    const { db, kube, log } = this.#context;
     const { name, namespace = "" } = refOf(key);
-    const got = await kube.get(AGENTS, { namespace, name }, signal === undefined ? {} : { signal });
-    if (got.found || got.missing !== "object") return;
-    for (const row of await rowsOf(this.#context, namespace, name)) {
-      if (!row.suspended) await suspendAgent(db, row);
-      const open = (await listLiveMessagesOfAgent(db, row)).filter(({ stopping }) => !stopping);
-      for (const message of open) {
-        const extId = `agent-deleted:${message.eventId}`;
-        await requestStop(db, { eventId: message.eventId, extId, actor: CONTROLLER, why: "its Agent was deleted" });
-        if (message.object !== null) this.#wake(`${namespace}/${message.object.name}`);
-      }
-      if (!row.suspended) log.info({ agent: key, stopped: open.length }, "agent deleted");
-    }
+    if ((await lookForAgent(this.#context, { namespace, name }, signal)) !== "absent") return;
+    for (const row of await rowsOf(this.#context, namespace, name)) await leaveAgent(this.#context, row, this.#wake);
   }
 }
 

@@ -8,6 +8,7 @@ import { type Checked, isFinalPhase, notActedUpon, RUN, type RunSpec, type RunSt
 import type { KubeObject } from "#kube/resources.ts";
 import type { Message } from "#ledger/mailbox.ts";
 import type { Mirror } from "#ledger/mirrors.ts";
+import { redactTokens } from "#rules/secrets.ts";
 import type { Install } from "../config.ts";
 import { hasNul, instant, line } from "../text.ts";
 import { conditionOf, isFinished, said, type Said, withConditions } from "./conditions.ts";
@@ -230,7 +231,8 @@ function messageOf(facts: RunFacts, spec: RunSpec, agent: { id: string; generati
     actor: { connector: "kubernetes", extId: spec.input?.actor ?? "" },
     extId: uid,
     orderKey: metadata.creationTimestamp ?? "",
-    text: spec.input?.text ?? "",
+    // The ledger keeps no credential, nor does a model need one: tools bring their own.
+    text: redactTokens(spec.input?.text ?? ""),
     slice: JSON.parse(JSON.stringify(spec.budgets ?? {})) as Record<string, unknown>,
     applied: {
       namespaceUid: facts.namespaceUid,

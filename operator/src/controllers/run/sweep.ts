@@ -3,33 +3,19 @@
  * only when two looks, some time apart, say so about an object whose namespace and kind are the ones its message came
  * from; and never about many at once, because an API server that lost its data looks just like that.
  */
-import { CRDS } from "#kube/resources.ts";
 import { listLiveAppliedKeys, type LiveMessage } from "#ledger/mirrors.ts";
+import { isCredible, kindSince } from "../absence.ts";
 import type { Context } from "../context.ts";
 import { lookFor, withdraw } from "./departures.ts";
 
-/** More than this many and more than this share of what is open: not believed. */
-export const MAX_MISSING = 10;
-export const MAX_MISSING_SHARE = 0.2;
-
-/** Pure: whether so many absences can be true. */
-export const isCredible = (missing: number, open: number): boolean =>
-  missing <= MAX_MISSING || missing <= open * MAX_MISSING_SHARE;
-
 const RUN_CRD = "runs.pawl.dev";
-
-/** When the kind was made: Runs from before went with the kind that was here then. Null: it is not here. */
-async function kindSince(context: Context, signal: AbortSignal): Promise<Date | null> {
-  const got = await context.kube.get(CRDS, { name: RUN_CRD }, { signal });
-  return got.found ? new Date(got.object.metadata.creationTimestamp ?? 0) : null;
-}
 
 async function missing(
   context: Context,
   messages: readonly LiveMessage[],
   signal: AbortSignal,
 ): Promise<LiveMessage[] | null> {
-  const since = await kindSince(context, signal);
+  const since = await kindSince(context, RUN_CRD, signal);
   if (since === null) return null;
   const found: LiveMessage[] = [];
   for (const message of messages) {

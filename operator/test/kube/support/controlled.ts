@@ -157,6 +157,10 @@ export class Controlled {
     await this.cluster.admin.delete(RUNS, { namespace: this.namespace, name }, {});
   }
 
+  async deleteAgent(name: string): Promise<void> {
+    await this.cluster.admin.delete(AGENTS, { namespace: this.namespace, name }, {});
+  }
+
   /** Waits until a Run's status is as wanted. */
   async shows(name: string, what: string, wanted: (status: RunStatus) => boolean): Promise<RunStatus> {
     let last: unknown;
