@@ -45,12 +45,15 @@ export type Cost = { readonly costMicros: number | null; readonly spentMicros: n
 export const NO_COST: Cost = { costMicros: 0, spentMicros: 0 };
 
 /** Of an endpoint that names no usage the limit counts an estimate; what is shown stays unknown. */
-export function costOf(request: ModelRequest, usage: ModelUsage | null, answer: string): Cost {
+export function costOf(request: ModelRequest, usage: ModelUsage | null, answer: () => string): Cost {
   const { prices } = request.endpoint;
   const cost = costMicros(usage, prices);
-  const estimate = (): Used => ({
+  if (cost !== null) return { costMicros: cost, spentMicros: cost };
+  // Reading a whole request costs more than the rest of a step: only where money is counted.
+  if (prices === undefined) return { costMicros: null, spentMicros: 0 };
+  const estimate: Used = {
     inputTokens: estimatedTokens(charactersOf(request)),
-    outputTokens: estimatedTokens(answer.length),
-  });
-  return { costMicros: cost, spentMicros: cost ?? costMicros(estimate(), prices) ?? 0 };
+    outputTokens: estimatedTokens(answer().length),
+  };
+  return { costMicros: null, spentMicros: costMicros(estimate, prices) ?? 0 };
 }

@@ -9,6 +9,7 @@ import { canonicalHash } from "./canonical.ts";
 import type { EngineDeps } from "./deps.ts";
 import { cross, type Crossing, prepareCrossing } from "./dispatch.ts";
 import type { ModelRequest, ModelUsage } from "./ports.ts";
+import { requestHash } from "./request-hash.ts";
 import { planCalls, replyCall, type Response, storedCall, type Taken, takeIn } from "./response.ts";
 import { Left, type Turn } from "./turn.ts";
 
@@ -37,7 +38,7 @@ export function asked(
   response: Taken,
 ): Pick<Recorded, "request" | "usage" | "cost" | "modelCall"> {
   const facts = {
-    hash: canonicalHash({ messages: request.messages, tools: request.tools }),
+    hash: requestHash(request),
     model: request.endpoint.model,
     baseURL: request.endpoint.baseURL,
     tools: canonicalHash(request.tools),
@@ -46,7 +47,7 @@ export function asked(
     resumed: turn.resuming,
     finishReason: response.finishReason,
   };
-  const answer = `${response.text ?? ""}${response.calls.map((call) => call.argumentsText).join("")}`;
+  const answer = () => `${response.text ?? ""}${response.calls.map((call) => call.argumentsText).join("")}`;
   const { usage } = response;
   return { request: facts, usage, cost: costOf(request, usage, answer), modelCall: true };
 }

@@ -140,9 +140,16 @@ function history(input: TranscriptInput): TranscriptMessage[] {
   return [...note, ...kept.flat()];
 }
 
-function step(input: TranscriptInput, ordinal: number, response: StoredResponse): TranscriptMessage[] {
-  const calls = input.calls.filter((call) => call.ordinal === ordinal && call.class !== "reply");
-  const draft = input.calls.find((call) => call.ordinal === ordinal && call.class === "reply");
+type ShownCall = TranscriptInput["calls"][number];
+
+function stepMessages(
+  toolsOffered: boolean,
+  ordinal: number,
+  response: StoredResponse,
+  all: readonly ShownCall[],
+): TranscriptMessage[] {
+  const calls = all.filter((call) => call.class !== "reply");
+  const draft = all.find((call) => call.class === "reply");
   // Strict providers refuse content of nothing but white space, which models like to send along with calls.
   const text = blank(response.text) ? null : response.text;
   if (calls.length === 0) {
@@ -156,7 +163,7 @@ function step(input: TranscriptInput, ordinal: number, response: StoredResponse)
       { role: "user", content: note },
     ];
   }
-  if (!input.toolsOffered) {
+  if (!toolsOffered) {
     const told = calls.map((call) => `(${callName(call.tool)}: ${call.result ?? ""})`).join("\n");
     return text === null
       ? [{ role: "user", content: told }]
@@ -191,6 +198,33 @@ function step(input: TranscriptInput, ordinal: number, response: StoredResponse)
   ];
 }
 
+type Built = {
+  readonly toolsOffered: boolean;
+  readonly calls: readonly ShownCall[];
+  readonly messages: readonly TranscriptMessage[];
+};
+
+/** By response: rows are never changed, so the same rows are the same messages, also as objects (`request-hash.ts`). */
+const built = new WeakMap<StoredResponse, Built>();
+
+/** One more step must not build all the steps before it again: in a run of a thousand that is most of the work. */
+function step(
+  toolsOffered: boolean,
+  ordinal: number,
+  response: StoredResponse,
+  calls: readonly ShownCall[],
+): readonly TranscriptMessage[] {
+  const known = built.get(response);
+  const same =
+    known?.toolsOffered === toolsOffered &&
+    known.calls.length === calls.length &&
+    known.calls.every((call, index) => call === calls[index]);
+  if (known !== undefined && same) return known.messages;
+  const messages = stepMessages(toolsOffered, ordinal, response, calls);
+  built.set(response, { toolsOffered, calls, messages });
+  return messages;
+}
+
 /** Said once where a turn changed hands: what is recorded happened, and the model did not see itself being cut off. */
 export const RESUME: TranscriptMessage = {
   role: "user",
@@ -207,16 +241,16 @@ function shown(input: TranscriptInput): TranscriptInput["calls"] {
 
 /** Throws when a call has no result: such a request must never leave. */
 export function transcript(rows: TranscriptInput): TranscriptMessage[] {
-  const input = { ...rows, calls: shown(rows) };
+  const calls = Map.groupBy(shown(rows), ({ ordinal }) => ordinal);
   return [
-    { role: "system", content: system(input) },
-    ...history(input),
-    ...input.triggers.map(labelled),
-    ...input.steps.flatMap(({ ordinal, response, resumed }) => [
+    { role: "system", content: system(rows) },
+    ...history(rows),
+    ...rows.triggers.map(labelled),
+    ...rows.steps.flatMap(({ ordinal, response, resumed }) => [
       ...(resumed ? [RESUME] : []),
-      ...step(input, ordinal, response),
+      ...step(rows.toolsOffered, ordinal, response, calls.get(ordinal) ?? []),
     ]),
-    ...(input.resuming ? [RESUME] : []),
-    ...(input.closing === undefined ? [] : [{ role: "user", content: LAST_WORDS } as const]),
+    ...(rows.resuming ? [RESUME] : []),
+    ...(rows.closing === undefined ? [] : [{ role: "user", content: LAST_WORDS } as const]),
   ];
 }
