@@ -1,14 +1,17 @@
 /** What the engine reads of an Agent's stored spec. The controller validated it; this only names what is used here. */
 import { z } from "zod";
 import {
+  APPROVAL_EXPIRES_MS,
   DEFAULT_CONTEXT_TOKENS,
   DEFAULT_ITERATIONS,
   DEFAULT_MODEL_CALLS,
   DEFAULT_TOOL_CALLS,
   DEFAULT_WALL_CLOCK_MS,
+  MAX_APPROVAL_EXPIRES_MS,
 } from "#rules/limits.ts";
 import { PawlError } from "#rules/errors.ts";
 import { toMicros } from "#rules/money.ts";
+import type { Approvers } from "#ledger/approvals.ts";
 import type { EffectDeclaration, ModelEndpoint } from "./ports.ts";
 
 const secretRef = z.object({ name: z.string(), key: z.string() });
@@ -30,17 +33,24 @@ const budgets = z.object({
   wallClock: z.string().optional(),
   maxCostUSD: z.number().optional(),
 });
+const approvals = z.object({
+  approvers: z.object({ users: z.array(z.string()).default([]), groups: z.array(z.string()).default([]) }).optional(),
+  requesterMayApprove: z.boolean().optional(),
+  expiresAfter: z.string().optional(),
+});
 const spec = z.object({
   instructions: z.string().default(""),
   models: z.object({ primary: endpoint.optional() }).default({}),
   tools: z
     .object({
       builtin: z.array(z.string()).default([]),
+      requireApproval: z.array(z.string()).default([]),
       effects: z
         .array(z.object({ tool: z.string(), key: z.string().optional(), effect: z.string().optional() }))
         .default([]),
     })
     .prefault({}),
+  approvals: approvals.default({}),
   budgets: budgets.default({}),
 });
 
@@ -56,12 +66,22 @@ export type Budgets = {
   readonly costMicros: number;
 };
 
+export type Approvals = {
+  /** Null: whoever may say so in the cluster. */
+  readonly approvers: Approvers | null;
+  readonly requesterMayApprove: boolean;
+  readonly expiresMs: number;
+};
+
 export type AgentSpec = {
   readonly instructions: string;
   readonly primary: ModelEndpoint | null;
   readonly contextTokens: number;
   readonly tools: readonly string[];
   readonly effects: readonly EffectDeclaration[];
+  /** Globs over tools whose calls wait for a person. */
+  readonly requireApproval: readonly string[];
+  readonly approvals: Approvals;
   readonly budgets: Budgets;
 };
 
@@ -103,6 +123,8 @@ export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
       ...(effect.key === undefined ? {} : { key: effect.key }),
       ...(effect.effect === undefined ? {} : { effect: effect.effect }),
     })),
+    requireApproval: tools.requireApproval,
+    approvals: toApprovals(parsed.data.approvals),
     budgets: {
       iterations: lower(own.iterations ?? DEFAULT_ITERATIONS, asked.data.iterations),
       modelCalls: lower(own.modelCalls ?? DEFAULT_MODEL_CALLS, asked.data.modelCalls),
@@ -112,6 +134,16 @@ export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
       wallClockMs: lower(span(own.wallClock) ?? DEFAULT_WALL_CLOCK_MS, span(asked.data.wallClock)),
       costMicros: lower(micros(own.maxCostUSD), micros(asked.data.maxCostUSD)),
     },
+  };
+}
+
+/** Its schema takes any span; one that is no time at all, or outlives everybody, is the nearest one that is. */
+function toApprovals(given: z.infer<typeof approvals>): Approvals {
+  const asked = given.expiresAfter === undefined ? undefined : durationMs(given.expiresAfter);
+  return {
+    approvers: given.approvers ?? null,
+    requesterMayApprove: given.requesterMayApprove ?? false,
+    expiresMs: Math.min(Math.max(asked ?? APPROVAL_EXPIRES_MS, 1), MAX_APPROVAL_EXPIRES_MS),
   };
 }
 

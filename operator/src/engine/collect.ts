@@ -12,6 +12,7 @@ import { PawlError } from "#rules/errors.ts";
 import { MAX_EFFECT_ATTEMPTS, settling } from "#rules/journal.ts";
 import { MAX_RESULT } from "#rules/limits.ts";
 import { bounded } from "#rules/text.ts";
+import { gated } from "./approval.ts";
 import type { EngineDeps } from "./deps.ts";
 import { type Crossing, cross, type Dispatch, prepareCrossing, send, settle } from "./dispatch.ts";
 import type { Tool, ToolOutcome } from "./ports.ts";
@@ -49,6 +50,8 @@ class Collector {
   readonly shutdown: AbortSignal;
   /** An outcome that is known and not committed yet: it goes with the next commit. */
   prior: { dispatch: Dispatch; outcome: ToolOutcome } | undefined;
+  /** Of calls that are over, not committed yet. */
+  results: CallResult[] = [];
 
   constructor(deps: EngineDeps, turn: Turn, shutdown: AbortSignal) {
     this.deps = deps;
@@ -57,12 +60,12 @@ class Collector {
   }
 
   async run(): Promise<void> {
-    const results: CallResult[] = [];
     for (const call of this.turn.openCalls) {
       if (call.class === "reply") continue;
-      results.push(await this.one(call));
+      const result = await this.one(call); // may have committed those before it
+      this.results.push(result);
     }
-    await this.commitResults(results);
+    await this.commitResults();
   }
 
   async one(call: TurnCall): Promise<CallResult> {
@@ -76,7 +79,15 @@ class Collector {
     if (this.shutdown.aborted) throw new Left("shutdown");
     if (this.turn.work.isOver) return { id: call.id, outcome: "cancelled", result: NOT_RUN.late };
     if (tool === undefined) return { id: call.id, outcome: "rejected", result: NOT_RUN.gone };
+    const refused = call.gate === "none" ? null : await this.gated(call);
+    if (refused !== null) return refused;
     return crosses(call) ? this.effectful(call, tool) : this.pure(call, tool);
+  }
+
+  /** Whoever waits for a person keeps nothing to himself that only he knows. */
+  async gated(call: TurnCall): Promise<CallResult | null> {
+    if (this.results.length > 0) await this.commitResults();
+    return gated(this.deps, this.turn, call);
   }
 
   stopping(): boolean {
@@ -128,6 +139,13 @@ class Collector {
           held += HOLD_LOOK_MS;
           await this.wait(HOLD_LOOK_MS);
           continue;
+        case "approval":
+          // Asked for a moment ago, and no decision is ever taken back.
+          throw new PawlError(
+            "invariant",
+            "ApprovalMissing",
+            `call ${call.id} was about to leave without its approval`,
+          );
         case "fenced":
         case "ended":
         case "reply_sent":
@@ -252,7 +270,8 @@ class Collector {
     return crossed;
   }
 
-  async commitResults(results: readonly CallResult[]): Promise<void> {
+  async commitResults(): Promise<void> {
+    const { results } = this;
     const run = { ...this.turn.ids, nonce: this.deps.newId() };
     const write = (db: Runner) => commitResults(db, run, results);
     const committed =
@@ -265,6 +284,7 @@ class Collector {
     this.prior = undefined;
     this.turn.took(committed);
     this.turn.close(results);
+    this.results = [];
   }
 }
 

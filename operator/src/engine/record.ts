@@ -20,6 +20,7 @@ export async function commit(deps: EngineDeps, turn: Turn, request: ModelRequest
     tools: turn.tools,
     effects: turn.agent.effects,
     newId: deps.newId,
+    requireApproval: turn.agent.requireApproval,
     run: turn.callRun,
     room: turn.agent.budgets.toolCalls - turn.toolCalls,
   });
@@ -111,7 +112,7 @@ export async function record(deps: EngineDeps, turn: Turn, step: Recorded): Prom
   turn.attempts = 0;
   turn.steps.push({ ordinal, response: step.stored, resumed: step.modelCall && turn.resuming });
   turn.interrupted = false;
-  turn.calls.push(...step.calls.map((call) => ({ ...call, ordinal })));
+  turn.calls.push(...step.calls.map((call) => ({ gate: "none" as const, ...call, ordinal })));
   turn.modelCalls += step.modelCall ? 1 : 0;
   turn.toolCalls += step.calls.filter((call) => call.class !== "reply").length;
   turn.inputTokens += step.usage?.inputTokens ?? 0;
@@ -126,7 +127,8 @@ export async function record(deps: EngineDeps, turn: Turn, step: Recorded): Prom
 function crossingWith(deps: EngineDeps, turn: Turn, first: CallRow): Crossing | undefined {
   if (first.class === "reply") return replyCrossing(deps, turn, first);
   const tool = turn.tools.get(first.tool);
-  if (tool === undefined || turn.stop || !EFFECTS[first.kind as EffectKind].crosses) return undefined;
+  if (tool === undefined || turn.stop || first.gate === "open" || !EFFECTS[first.kind as EffectKind].crosses)
+    return undefined;
   return prepareCrossing(deps, turn.ids, first, tool, turn.agent.effects);
 }
 

@@ -5,6 +5,7 @@
  */
 import type { CallRow } from "#ledger/steps.ts";
 import { effectKind, EFFECTS, type EffectKind } from "#rules/effects.ts";
+import { matchesAny } from "#rules/globs.ts";
 import {
   MAX_ARGUMENTS,
   MAX_CALLS_PER_RESPONSE,
@@ -32,6 +33,8 @@ export type Taken = Omit<Response, "calls"> & {
 export type CallContext = {
   readonly tools: ReadonlyMap<string, Tool>;
   readonly effects: readonly EffectDeclaration[];
+  /** Globs over tools whose calls wait for a person. */
+  readonly requireApproval: readonly string[];
   readonly newId: () => string;
   readonly run: CallRun;
   /** Calls that the run's budget still has room for. */
@@ -154,7 +157,7 @@ function accepted(
   call: ModelCall,
   idx: number,
   judged: Exclude<Judged, { refusal: string }>,
-  newId: () => string,
+  { newId, requireApproval }: CallContext,
 ): CallRow {
   const effectClass = EFFECTS[judged.kind].class;
   const changes = effectClass !== "pure" && effectClass !== "internal_durable";
@@ -168,6 +171,7 @@ function accepted(
     args: judged.args,
     argsHash: canonicalHash({ tool: judged.tool.name, args: judged.args }),
     target: changes ? boundedTarget(judged.tool.target(judged.args)) : null,
+    gate: matchesAny(requireApproval, judged.tool.name) ? "open" : "none",
     outcome: null,
     result: null,
   };
@@ -183,7 +187,7 @@ function rowOf(
   try {
     const judged = judge(call, idx, response, context);
     if ("refusal" in judged) return { row: rejected(call, idx, judged.refusal, context.newId) };
-    return { row: accepted(call, idx, judged, context.newId), tool: judged.tool };
+    return { row: accepted(call, idx, judged, context), tool: judged.tool };
   } catch {
     const refusal = `Not run: ${callName(call.name)} could not make anything of these arguments.`;
     return { row: rejected(call, idx, refusal, context.newId) };
@@ -203,7 +207,7 @@ export async function planCalls(response: Taken, context: CallContext): Promise<
       rows.push(row);
       continue;
     }
-    prefix &&= tool.quick && row.class === "pure";
+    prefix &&= tool.quick && row.class === "pure" && row.gate !== "open";
     if (!prefix) {
       rows.push(row);
       continue;

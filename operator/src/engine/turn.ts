@@ -1,6 +1,6 @@
 /** A turn in the hands of one worker: the rows read back, kept in step with every commit that this worker makes. */
 import type { EarlierTurn, RecordedEffect, RunRecord } from "#ledger/reads.ts";
-import type { CallResult, CallRow, Committed } from "#ledger/steps.ts";
+import type { CallGate, CallResult, CallRow, Committed } from "#ledger/steps.ts";
 import type { CompactionLevel } from "#rules/compaction.ts";
 import { type StoredResponse, transcript, type TranscriptMessage } from "#rules/transcript.ts";
 import type { AgentSpec } from "./agent.ts";
@@ -12,7 +12,7 @@ import { WorkClock } from "./work-clock.ts";
 /** The worker lets go of this run: it ended, somebody else holds it, or the process shuts down. Nothing is written. */
 export class Left extends Error {}
 
-export type TurnCall = CallRow & { readonly ordinal: number };
+export type TurnCall = CallRow & { readonly ordinal: number; readonly gate: CallGate };
 
 export class Turn {
   readonly run: RunRecord;
@@ -56,7 +56,12 @@ export class Turn {
     }));
     this.interrupted = run.interrupted;
     this.compaction = run.steps.some((step) => step.compaction > 0) ? 1 : 0;
-    this.calls = run.calls.map((call) => ({ ...call, providerId: null, outcome: call.outcome as CallRow["outcome"] }));
+    this.calls = run.calls.map((call) => ({
+      ...call,
+      providerId: null,
+      gate: call.gate as CallGate,
+      outcome: call.outcome as CallRow["outcome"],
+    }));
     this.effects = [...run.effects];
     this.nextOrdinal = run.nextOrdinal;
     this.attempts = run.attempts;

@@ -33,11 +33,15 @@ const crossEffectStatement = statement({
   columns: { verdict: "text" },
   // A reply whose delivery is its row (kubectl) comes with its receipt and is confirmed at once.
   text: `
-    with locked as (
+    with turn as (
       select r.id as run_id, root.id as root_id, root.request_id, root.journal_scope, r.lease_token, r.lease_owner, r.lease_until,
              r.live, root.live as root_live, root.reply_at, root.amend_seq, root.hold_seq, root.hold_until,
              root.closed_to_interrupts, coalesce(root.stop_requested_at, r.stop_requested_at) as stop_at, r.next_ordinal
       from runs root join runs r on r.root_id = root.id where r.id = :run for no key update of root, r),
+    call as (
+      select c.gate, c.args_hash as call_hash from turn join tool_calls c on c.run_id = turn.run_id
+      where c.id = :call for no key update of c),
+    locked as (select * from turn left join call on true),
     verdict as (
       select *, case
         when not live or not root_live then 'ended'
@@ -45,6 +49,7 @@ const crossEffectStatement = statement({
         when reply_at is not null then 'reply_sent'
         when stop_at is not null and not :is_reply then 'stopping'
         when stop_at is not null then 'crossed'
+        when gate <> 'none' and (gate <> 'approved' or call_hash <> :args_hash) then 'approval'
         when amend_seq > :seen_seq and not closed_to_interrupts then 'stale_input'
         when hold_seq > :seen_seq and hold_until > pawl_now() and not closed_to_interrupts then 'hold'
         else 'crossed' end as verdict from locked),
@@ -212,7 +217,7 @@ export type CrossRequest = {
 export type Crossed =
   | { readonly kind: "crossed" | "already" }
   | OccupiedBy
-  | { readonly kind: "fenced" | "ended" | "reply_sent" | "stopping" | "stale_input" | "hold" };
+  | { readonly kind: "fenced" | "ended" | "reply_sent" | "stopping" | "approval" | "stale_input" | "hold" };
 
 /** Repeats of one call that A-B-A may open in one scope before it is called a loop and refused. */
 export const MAX_REPEATS = 100;
@@ -261,7 +266,7 @@ export async function crossEffect(db: Runner, request: CrossRequest): Promise<Cr
       request,
     );
     if (verdict !== "occupied" && found.kind !== "already") {
-      return { kind: verdict as "reply_sent" | "stopping" | "stale_input" | "hold" };
+      return { kind: verdict as "reply_sent" | "stopping" | "approval" | "stale_input" | "hold" };
     }
     if (found.kind !== "repeat") return found;
     repeat = found.repeat;

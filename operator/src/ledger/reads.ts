@@ -84,11 +84,12 @@ const readCallsStatement = statement({
     args: "jsonb",
     args_hash: "text",
     target: "text?",
+    gate: "text",
     outcome: "text?",
     result: "text?",
   },
   text: `
-    select id, ordinal, idx, tool, class, kind, args, args_hash, target, outcome, result
+    select id, ordinal, idx, tool, class, kind, args, args_hash, target, gate, outcome, result
     from tool_calls where run_id = :run order by ordinal, idx`,
 });
 
@@ -154,6 +155,7 @@ export type RecordedCall = {
   readonly args: unknown;
   readonly argsHash: string;
   readonly target: string | null;
+  readonly gate: string;
   readonly outcome: string | null;
   readonly result: string | null;
 };

@@ -17,6 +17,7 @@ const commitResponseStatement = statement({
     replayability: "text",
     calls: "jsonb",
     open: "bool",
+    gated: "bool",
     model_calls: "int4",
     tool_calls: "int4",
     input_tokens: "int8",
@@ -39,11 +40,11 @@ const commitResponseStatement = statement({
       select id, :ordinal, :token, :nonce, :seen_seq, :request, :response, :usage, :cost, :replayability, pawl_now()
       from verdict where verdict = 'committed'),
     calls as (
-      insert into tool_calls (id, run_id, ordinal, idx, provider_id, tool, class, kind, args, args_hash, target, outcome, result, closed_at)
-      select c.id, v.id, :ordinal, c.idx, c.provider_id, c.tool, c.class, c.kind, c.args, c.args_hash, c.target, c.outcome, c.result,
+      insert into tool_calls (id, run_id, ordinal, idx, provider_id, tool, class, kind, args, args_hash, target, gate, outcome, result, closed_at)
+      select c.id, v.id, :ordinal, c.idx, c.provider_id, c.tool, c.class, c.kind, c.args, c.args_hash, c.target, c.gate, c.outcome, c.result,
              case when c.outcome is not null then pawl_now() end
       from verdict v, jsonb_to_recordset(:calls) as c (id uuid, idx int, provider_id text, tool text, class text, kind text,
-             args jsonb, args_hash text, target text, outcome text, result text)
+             args jsonb, args_hash text, target text, gate text, outcome text, result text)
       where v.verdict = 'committed'),
     delivered as (
       update run_triggers t set delivered_ordinal = :ordinal from verdict v, message_events e
@@ -52,6 +53,7 @@ const commitResponseStatement = statement({
     advanced as (
       update runs r set next_ordinal = :ordinal + 1, last_nonce = :nonce, attempts = 0, interrupted = false, reason = null, message = null,
              status = case when :open then 'awaiting_tool' else 'running' end,
+             min_code = case when :gated then greatest(r.min_code, 2) else r.min_code end, -- older code would not wait
              model_calls = r.model_calls + :model_calls, tool_calls = r.tool_calls + :tool_calls,
              input_tokens = r.input_tokens + :input_tokens, output_tokens = r.output_tokens + :output_tokens,
              cost_micros = r.cost_micros + :cost, spent_micros = r.spent_micros + :spent,
@@ -92,6 +94,8 @@ const commitResultsStatement = statement({
 
 export type CallOutcome = "real" | "rejected" | "skipped" | "cancelled" | "unknown" | "withheld";
 
+export type CallGate = "none" | "open" | "approved" | "rejected" | "expired";
+
 export type CallRow = {
   readonly id: string;
   readonly idx: number;
@@ -102,6 +106,8 @@ export type CallRow = {
   readonly args: unknown;
   readonly argsHash: string;
   readonly target: string | null;
+  /** open: it runs only after a person has approved it. Absent: none, nobody has to. */
+  readonly gate?: CallGate;
   /** Both null: the call still has to run. */
   readonly outcome: CallOutcome | null;
   readonly result: string | null;
@@ -162,9 +168,11 @@ export async function commitResponse(db: Runner, step: Step): Promise<Committed>
         args: call.args,
         args_hash: call.argsHash,
         target: call.target,
+        gate: call.gate ?? "none",
         outcome: call.outcome,
         result: call.result,
       })),
+      gated: step.calls.some((call) => call.gate === "open"),
       open: step.calls.some((call) => call.outcome === null && call.class !== "reply"),
       model_calls: step.modelCall ? 1 : 0,
       tool_calls: step.calls.filter((call) => call.class !== "reply").length,
