@@ -104,6 +104,12 @@ const tools = object("The tools this agent may use. Absent: none but those the l
     "Built-in tools by name. An unknown name is ResolvedRefs=False, ToolUnknown.",
   ).optional(),
   mcpServers: listMap(mcpServer, ["name"], 32, `MCP servers whose tools the agent may use. ${NOT_YET}`).optional(),
+  memory: object("What the agent remembers (built-in tools remember, recall and forget).", {
+    audience: oneOf(
+      ["Conversation", "Agent"],
+      "Who may be shown what people said and the agent remembered: the conversation in which it was said, or every conversation of this agent. What was built on results of tools is shown where those may be, whatever stands here. Absent: the conversation.",
+    ).optional(),
+  }).optional(),
   effects: listMap(effect, ["tool"], 128, "What tools change, and how a repeat is recognised.").optional(),
   requireApproval: globs(`Tools that run only after a person has approved the exact call. ${REFUSED_YET}`).optional(),
   byPlace: listMap(

@@ -48,6 +48,7 @@ const spec = z.object({
       effects: z
         .array(z.object({ tool: z.string(), key: z.string().optional(), effect: z.string().optional() }))
         .default([]),
+      memory: z.object({ audience: z.enum(["Conversation", "Agent"]).optional() }).default({}),
     })
     .prefault({}),
   approvals: approvals.default({}),
@@ -83,6 +84,8 @@ export type AgentSpec = {
   readonly requireApproval: readonly string[];
   readonly approvals: Approvals;
   readonly budgets: Budgets;
+  /** Who may be shown what is remembered; null: its author did not say. */
+  readonly memoryAudience: "conversation" | "agent" | null;
 };
 
 const UNITS: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
@@ -134,8 +137,12 @@ export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
       wallClockMs: lower(span(own.wallClock) ?? DEFAULT_WALL_CLOCK_MS, span(asked.data.wallClock)),
       costMicros: lower(micros(own.maxCostUSD), micros(asked.data.maxCostUSD)),
     },
+    memoryAudience: memoryAudience(tools.memory.audience),
   };
 }
+
+const memoryAudience = (said: "Conversation" | "Agent" | undefined): AgentSpec["memoryAudience"] =>
+  said === undefined ? null : said === "Agent" ? "agent" : "conversation";
 
 /** Its schema takes any span; one that is no time at all, or outlives everybody, is the nearest one that is. */
 function toApprovals(given: z.infer<typeof approvals>): Approvals {

@@ -15,7 +15,10 @@ import { bounded } from "#rules/text.ts";
 import { gated } from "./approval.ts";
 import type { EngineDeps } from "./deps.ts";
 import { type Crossing, cross, type Dispatch, prepareCrossing, send, settle } from "./dispatch.ts";
+import { readsOwnStore } from "./builtin/memory.ts";
+import { isStoreVerb, OwnWrites, type StoreVerb } from "./own-store.ts";
 import type { Tool, ToolOutcome } from "./ports.ts";
+import { restsOn, sourced } from "./provenance.ts";
 import { Left, type Turn, type TurnCall } from "./turn.ts";
 
 /** A message that is still being classified holds an effect back for at most this long. */
@@ -53,6 +56,9 @@ class Collector {
   /** Of calls that are over, not committed yet. */
   results: CallResult[] = [];
 
+  /** What is written together with the results. */
+  readonly own = new OwnWrites();
+
   constructor(deps: EngineDeps, turn: Turn, shutdown: AbortSignal) {
     this.deps = deps;
     this.turn = turn;
@@ -62,6 +68,7 @@ class Collector {
   async run(): Promise<void> {
     for (const call of this.turn.openCalls) {
       if (call.class === "reply") continue;
+      if (this.own.waiting && readsOwnStore(this.turn.tools.get(call.tool))) await this.commitResults();
       const result = await this.one(call); // may have committed those before it
       this.results.push(result);
     }
@@ -81,6 +88,7 @@ class Collector {
     if (tool === undefined) return { id: call.id, outcome: "rejected", result: NOT_RUN.gone };
     const refused = call.gate === "none" ? null : await this.gated(call);
     if (refused !== null) return refused;
+    if (isStoreVerb(tool)) return this.durable(call, tool);
     return crosses(call) ? this.effectful(call, tool) : this.pure(call, tool);
   }
 
@@ -95,6 +103,12 @@ class Collector {
     return this.turn.stop || this.turn.lease.stopRequested.signal.aborted;
   }
 
+  async durable(call: TurnCall, verb: StoreVerb): Promise<CallResult> {
+    const { callRun: run, evidence } = this.turn;
+    const args = call.args as Readonly<Record<string, unknown>>;
+    return this.own.add(call.id, await verb.prepare({ id: call.id, args, run, evidence }));
+  }
+
   async pure(call: TurnCall, tool: Tool): Promise<CallResult> {
     await this.flush();
     const { lost, stopRequested } = this.turn.lease;
@@ -107,7 +121,7 @@ class Collector {
     if (this.shutdown.aborted) throw new Left("shutdown");
     const late = this.turn.work.isOver && outcome.kind !== "confirmed";
     if (late) return { id: call.id, outcome: "cancelled", result: NOT_RUN.late };
-    return done(call, outcome.observation);
+    return { ...done(call, outcome.observation), ...restsOn(outcome) };
   }
 
   async effectful(call: TurnCall, tool: Tool): Promise<CallResult> {
@@ -273,17 +287,23 @@ class Collector {
   async commitResults(): Promise<void> {
     const { results } = this;
     const run = { ...this.turn.ids, nonce: this.deps.newId() };
-    const write = (db: Runner) => commitResults(db, run, results);
+    const told = results.map((result) => sourced(this.turn, result, this.deps.newId));
+    let stored: readonly CallResult[] = told;
+    const write = async (db: Runner) => {
+      stored = await this.own.write(db, run, told);
+      return this.own.kept(await commitResults(db, run, stored));
+    };
     const committed =
-      this.prior === undefined
+      this.prior === undefined && !this.own.waiting
         ? await write(this.deps.db)
         : await this.deps.db.transaction(async (tx) => {
             await this.settlePrior(tx);
             return write(tx);
           });
     this.prior = undefined;
+    this.own.done();
     this.turn.took(committed);
-    this.turn.close(results);
+    this.turn.close(stored);
     this.results = [];
   }
 }

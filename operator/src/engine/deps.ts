@@ -50,4 +50,6 @@ export type EngineDeps = {
   readonly settings: EngineSettings;
   readonly log: Log;
   readonly meter: Meter;
+  /** May what people said here be told in other conversations of the agent? Unsure, or nobody to ask: no. */
+  readonly sensitivity?: (text: string) => Promise<"agent" | "conversation" | "unsure">;
 };

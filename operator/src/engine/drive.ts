@@ -18,6 +18,7 @@ import { closeExhausted } from "./closing-call.ts";
 import { closeWith, endingOf, fail, finish, joined } from "./ending.ts";
 import { giveBack, type Wait } from "./giving-back.ts";
 import { HeldLease } from "./lease.ts";
+import { MAX_BARRED, timesBarred } from "./provenance.ts";
 import { sendReply } from "./record.ts";
 import { think } from "./think.ts";
 import { toolsetOf } from "./toolset.ts";
@@ -162,6 +163,11 @@ async function loop(deps: EngineDeps, turn: Turn, shutdown: AbortSignal): Promis
     if (exhaustedBudget(turn) !== null) {
       await closeExhausted(deps, turn, shutdown);
       continue;
+    }
+    if (timesBarred(turn) >= MAX_BARRED) {
+      const message =
+        "every answer was built on a source that may not be shown in this conversation; ask where it may be shown";
+      return finish(deps, turn, { status: "failed", reason: "SourceWithheld", message });
     }
     if (unusable(turn) >= MAX_UNUSABLE_RESPONSES) {
       const message = `the model gave ${MAX_UNUSABLE_RESPONSES} responses in a row that nothing could be done with; try another model or simplify the tools`;

@@ -4,6 +4,7 @@
  */
 import type { EffectKind } from "#rules/effects.ts";
 import type { Prices } from "#rules/money.ts";
+import type { Audience, Evidence } from "#rules/provenance.ts";
 
 /** Time as the engine sees it. `monotonic` in milliseconds, unaffected by clock changes, running on under SIGSTOP. */
 export interface Clock {
@@ -130,7 +131,13 @@ export type ToolContext = {
 /** What became of a call. `observation` is what the model reads (text, already bounded). */
 export type ToolOutcome =
   /** The receiver answered that it did it (or: the read returned). `receipt` is small JSON for the journal. */
-  | { readonly kind: "confirmed"; readonly observation: string; readonly receipt: Readonly<Record<string, unknown>> }
+  | {
+      readonly kind: "confirmed";
+      readonly observation: string;
+      readonly receipt: Readonly<Record<string, unknown>>;
+      /** What it read that had come from outside before. */
+      readonly restsOn?: readonly Evidence[];
+    }
   /** Provably not applied: refused, or no byte left. */
   | { readonly kind: "failed"; readonly observation: string }
   /** Sent, or perhaps sent, and no conclusive answer. */
@@ -154,6 +161,13 @@ export interface Tool {
   effect(args: Readonly<Record<string, unknown>>): EffectKind;
   /** Global string naming what an effectful call changes. */
   target(args: Readonly<Record<string, unknown>>): string;
+  /**
+   * Results come from outside: the host or server that they come from, without secrets and queries. Absent: they come
+   * from within.
+   */
+  source?(args: Readonly<Record<string, unknown>>): string;
+  /** Who may be shown its results. Absent: the conversation that asked. */
+  readonly audience?: Audience;
   /** Never throws for what the outside does. */
   execute(args: Readonly<Record<string, unknown>>, context: ToolContext): Promise<ToolOutcome>;
 }

@@ -9,6 +9,7 @@ import { canonicalHash } from "./canonical.ts";
 import type { EngineDeps } from "./deps.ts";
 import { cross, type Crossing, prepareCrossing } from "./dispatch.ts";
 import type { ModelRequest, ModelUsage } from "./ports.ts";
+import { basis, stepOf, whyBarred } from "./provenance.ts";
 import { requestHash } from "./request-hash.ts";
 import { planCalls, replyCall, type Response, storedCall, type Taken, takeIn } from "./response.ts";
 import { Left, type Turn } from "./turn.ts";
@@ -95,7 +96,7 @@ export async function record(deps: EngineDeps, turn: Turn, step: Recorded): Prom
     ...step.cost,
   };
   const first = step.calls.find((call) => call.outcome === null);
-  const crossing = first === undefined ? undefined : crossingWith(deps, turn, first);
+  const crossing = first === undefined ? undefined : crossingWith(deps, turn, first, step.stored);
   let committed: Committed;
   let crossed = false;
   if (crossing === undefined) {
@@ -112,6 +113,7 @@ export async function record(deps: EngineDeps, turn: Turn, step: Recorded): Prom
   turn.attempts = 0;
   turn.steps.push({ ordinal, response: step.stored, resumed: step.modelCall && turn.resuming });
   turn.interrupted = false;
+  turn.saw(step.calls);
   turn.calls.push(...step.calls.map((call) => ({ gate: "none" as const, ...call, ordinal })));
   turn.modelCalls += step.modelCall ? 1 : 0;
   turn.toolCalls += step.calls.filter((call) => call.class !== "reply").length;
@@ -124,8 +126,9 @@ export async function record(deps: EngineDeps, turn: Turn, step: Recorded): Prom
 }
 
 /** The crossing that shares the response's commit: the reply's, or that of a first call that changes something. */
-function crossingWith(deps: EngineDeps, turn: Turn, first: CallRow): Crossing | undefined {
-  if (first.class === "reply") return replyCrossing(deps, turn, first);
+function crossingWith(deps: EngineDeps, turn: Turn, first: CallRow, step: StoredResponse): Crossing | undefined {
+  if (first.class === "reply")
+    return whyBarred(turn, step) === null ? replyCrossing(deps, turn, first, step) : undefined;
   const tool = turn.tools.get(first.tool);
   if (tool === undefined || turn.stop || first.gate === "open" || !EFFECTS[first.kind as EffectKind].crosses)
     return undefined;
@@ -139,7 +142,12 @@ async function passes(crossing: Crossing, tx: Runner): Promise<boolean> {
 }
 
 /** For an applied Run the reply is a row: committing it is delivery, through the slot that chat uses too. */
-function replyCrossing(deps: EngineDeps, turn: Turn, call: Pick<CallRow, "id" | "argsHash">): Crossing {
+function replyCrossing(
+  deps: EngineDeps,
+  turn: Turn,
+  call: Pick<CallRow, "id" | "argsHash">,
+  step: Pick<StoredResponse, "closing">,
+): Crossing {
   const dispatch = { effectId: deps.newId(), nonce: deps.newId(), sendBy: 0, keyed: false };
   const { sendMs, settleSlackMs } = deps.settings;
   const request: CrossRequest = {
@@ -152,6 +160,7 @@ function replyCrossing(deps: EngineDeps, turn: Turn, call: Pick<CallRow, "id" | 
     sendMs,
     settleMs: sendMs + settleSlackMs,
     receipt: { delivered: "ledger" },
+    builtOn: basis(turn, step).map(({ id }) => id),
   };
   return { dispatch, request };
 }
@@ -160,20 +169,26 @@ const WITHHELD = "not sent: there is newer input";
 
 /** A reply that was committed and has not crossed: by a worker that died, or because it was refused a moment ago. */
 export async function sendReply(deps: EngineDeps, turn: Turn, call: Pick<CallRow, "id" | "argsHash">): Promise<void> {
-  const answer = await cross(deps.db, replyCrossing(deps, turn, call));
+  const step = stepOf(turn, call.id);
+  const why = whyBarred(turn, step);
+  if (why !== null) return withhold(deps, turn, call.id, why);
+  const answer = await cross(deps.db, replyCrossing(deps, turn, call, step));
   switch (answer.kind) {
     case "crossed":
     case "already":
       turn.replied = true;
       return;
     case "stale_input":
-    case "hold": {
-      const results = [{ id: call.id, outcome: "withheld", result: WITHHELD }] as const;
-      turn.took(await commitResults(deps.db, { ...turn.ids, nonce: deps.newId() }, results));
-      turn.close(results);
-      return;
-    }
+    case "hold":
+      return withhold(deps, turn, call.id, WITHHELD);
     default:
       throw new Left(answer.kind);
   }
+}
+
+/** The answer stays, as an unsent draft that the model is shown with the reason. */
+async function withhold(deps: EngineDeps, turn: Turn, callId: string, why: string): Promise<void> {
+  const results = [{ id: callId, outcome: "withheld", result: why }] as const;
+  turn.took(await commitResults(deps.db, { ...turn.ids, nonce: deps.newId() }, results));
+  turn.close(results);
 }

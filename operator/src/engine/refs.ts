@@ -3,6 +3,7 @@ import { type AgentToCheck, listAgentsToCheck, recordRefs } from "#ledger/agents
 import { readAgentSpec } from "./agent.ts";
 import { credentialFor } from "./credential.ts";
 import type { EngineDeps } from "./deps.ts";
+import { offered } from "./toolset.ts";
 
 /** A missing reference is tried again this often: a person who creates the Secret sees it work within seconds. */
 export const RETRY_MISSING_MS = 5_000;
@@ -21,11 +22,12 @@ export async function judgeRefs(deps: Deps, agent: AgentToCheck): Promise<{ reas
       message: "neither the Agent nor the install names a model: set spec.models.primary",
     };
   }
-  const unknown = spec.tools.filter((name) => !deps.tools.has(name));
+  const known = offered(deps);
+  const unknown = spec.tools.filter((name) => !known.includes(name));
   if (unknown.length > 0) {
     return {
       reason: "ToolUnknown",
-      message: `no such tool: ${unknown.join(", ")}; there are ${[...deps.tools.keys()].sort().join(", ")}`,
+      message: `no such tool: ${unknown.join(", ")}; there are ${known.join(", ")}`,
     };
   }
   const credential = await credentialFor(deps, agent.namespace, spec.primary);

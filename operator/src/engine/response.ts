@@ -18,7 +18,9 @@ import { bounded, head, storable } from "#rules/text.ts";
 import { callName } from "#rules/transcript.ts";
 import { boundedTarget, readArguments } from "./arguments.ts";
 import { canonicalHash } from "./canonical.ts";
+import { ownKind } from "./own-store.ts";
 import type { CallRun, EffectDeclaration, ModelCall, ModelOutcome, ModelUsage, Tool } from "./ports.ts";
+import { provenanceOf } from "./provenance.ts";
 import type { Redaction } from "./redaction.ts";
 
 export type Response = Extract<ModelOutcome, { kind: "response" }>;
@@ -131,7 +133,7 @@ function judge(call: Taken["calls"][number], idx: number, response: Taken, conte
   return {
     tool,
     args: parsed.value,
-    kind: effectKind(declaration(context.effects, tool.name)?.effect, tool.effect(parsed.value)),
+    kind: effectKind(declaration(context.effects, tool.name)?.effect, ownKind(tool, parsed.value)),
   };
 }
 
@@ -217,7 +219,12 @@ export async function planCalls(response: Taken, context: CallContext): Promise<
       signal: new AbortController().signal,
       timeLimitMs: tool.timeLimitMs,
     });
-    rows.push({ ...row, outcome: "real", result: bounded(outcome.observation, MAX_RESULT) });
+    rows.push({
+      ...row,
+      outcome: "real",
+      result: bounded(outcome.observation, MAX_RESULT),
+      ...provenanceOf(tool, row, outcome, context),
+    });
   }
   if (rows.length === 0 && response.text !== null && response.text.trim() !== "")
     rows.push(replyCall(response.truncated ? `${response.text}${CUT}` : response.text, context.newId));

@@ -29,6 +29,7 @@ const crossEffectStatement = statement({
     settle_ms: "int4",
     seen_seq: "int8",
     receipt: "jsonb?",
+    built_on: "uuid[]",
   },
   columns: { verdict: "text" },
   // A reply whose delivery is its row (kubectl) comes with its receipt and is confirmed at once.
@@ -55,11 +56,11 @@ const crossEffectStatement = statement({
         else 'crossed' end as verdict from locked),
     effect as (
       insert into commitment_effects (id, call_id, run_id, root_id, request_id, journal_scope, kind, target, args_hash, repeat, keyed,
-                                      state, nonce, lease_token, dispatched_at, send_by, settle_at, settled_at, receipt)
+                                      state, nonce, lease_token, dispatched_at, send_by, settle_at, settled_at, receipt, built_on)
       select :effect, :call, run_id, root_id, request_id, journal_scope, :kind, :target, :args_hash, :repeat, :keyed,
              case when :receipt is null then 'dispatched' else 'confirmed' end, :nonce, lease_token, pawl_now(),
              pawl_now() + :send_ms * interval '1 ms', pawl_now() + :settle_ms * interval '1 ms',
-             case when :receipt is not null then pawl_now() end, :receipt
+             case when :receipt is not null then pawl_now() end, :receipt, :built_on
       from verdict where verdict = 'crossed' on conflict do nothing returning id),
     crossed as (
       update runs r set
@@ -212,6 +213,8 @@ export type CrossRequest = {
   readonly seenSeq: number;
   /** Only for a reply that is delivered by being recorded. */
   readonly receipt?: Readonly<Record<string, unknown>>;
+  /** Evidence that a reply was built on. */
+  readonly builtOn?: readonly string[];
 };
 
 export type Crossed =
@@ -240,6 +243,7 @@ export async function crossEffect(db: Runner, request: CrossRequest): Promise<Cr
       settle_ms: request.settleMs,
       seen_seq: request.seenSeq,
       receipt: request.receipt ?? null,
+      built_on: request.builtOn ?? [],
     });
     const { verdict } = row;
     if (verdict === "crossed" || verdict === "fenced" || verdict === "ended") return { kind: verdict };

@@ -113,6 +113,30 @@ export const INVARIANTS: readonly { name: string; statement: Statement<Record<ne
     "i10_without_a_lease_nothing_is_reserved",
     `select id::text as offender from runs where lease_owner is null and (leased_at is not null or reserved_calls <> 0)`,
   ),
+  invariant(
+    "provenance_what_is_built_on_exists",
+    `select b.by::text as offender from (
+       select id as by, unnest(evidence) as id from tool_calls union all
+       select id, unnest(built_on) from commitment_effects union all
+       select id, unnest(evidence) from memories) b
+     where not exists (select from tool_source_evidence e where e.id = b.id)`,
+  ),
+  invariant(
+    "provenance_a_result_names_its_own_evidence",
+    `select e.id::text as offender from tool_source_evidence e join tool_calls c on c.id = e.call_id
+     where c.outcome is null or not e.id = any (c.evidence)`,
+  ),
+  invariant(
+    "provenance_a_reply_shows_only_what_may_be_shown",
+    `select f.id::text as offender from commitment_effects f join runs r on r.id = f.root_id
+     join tool_source_evidence e on e.id = any (f.built_on)
+     where f.kind = 'reply' and not case e.audience when 'public' then true when 'agent' then e.agent_id = r.agent_id
+                                                    else e.conversation_id = r.conversation_id end`,
+  ),
+  invariant(
+    "memory_is_written_with_its_result",
+    `select m.id::text as offender from memories m join tool_calls c on c.id = m.call_id where c.outcome is distinct from 'real'`,
+  ),
 ];
 
 export type Violation = { readonly invariant: string; readonly offender: string };

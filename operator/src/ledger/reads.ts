@@ -1,5 +1,7 @@
 /** Reading a run back, whole: what a worker that just claimed it needs to go on where the last commit stands. */
+import type { Evidence } from "#rules/provenance.ts";
 import type { Runner } from "./database.ts";
+import { readEvidence } from "./evidence.ts";
 import { statement } from "./statement.ts";
 
 const readRunStatement = statement({
@@ -212,6 +214,8 @@ export type RunRecord = {
   readonly calls: readonly RecordedCall[];
   readonly effects: readonly RecordedEffect[];
   readonly earlier: readonly EarlierTurn[];
+  /** What its requests contain of the outside. */
+  readonly evidence: readonly Evidence[];
 };
 
 /** Earlier turns that are read for a request; what does not fit its share of the context is left out from the oldest. */
@@ -234,12 +238,13 @@ export async function readEffects(db: Runner, runId: string): Promise<RecordedEf
 
 export async function readRun(db: Runner, runId: string): Promise<RunRecord> {
   const run = await db.one(readRunStatement, { run: runId });
-  const [triggers, steps, calls, effects, history] = [
+  const [triggers, steps, calls, effects, history, evidence] = [
     await db.rows(readTriggersStatement, { run: runId }),
     await db.rows(readStepsStatement, { run: runId }),
     await db.rows(readCallsStatement, { run: runId }),
     await readEffects(db, runId),
     await db.rows(readHistoryStatement, { run: runId, turns: MAX_EARLIER_TURNS }),
+    await readEvidence(db, runId, MAX_EARLIER_TURNS),
   ];
   return {
     id: run.id,
@@ -278,6 +283,7 @@ export async function readRun(db: Runner, runId: string): Promise<RunRecord> {
     calls: calls.map(({ args_hash, ...row }) => ({ ...row, argsHash: args_hash })),
     effects,
     earlier: turnsOf(history),
+    evidence,
   };
 }
 

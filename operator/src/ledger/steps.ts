@@ -1,5 +1,6 @@
 /** Steps and calls: the response whole before any call runs, results before the next request is built (I6). */
 import type { Runner } from "./database.ts";
+import { insertEvidence, type Provenance, PROVENANCE_COLUMNS, provenanceColumns } from "./evidence.ts";
 import { statement } from "./statement.ts";
 
 const commitResponseStatement = statement({
@@ -40,12 +41,14 @@ const commitResponseStatement = statement({
       select id, :ordinal, :token, :nonce, :seen_seq, :request, :response, :usage, :cost, :replayability, pawl_now()
       from verdict where verdict = 'committed'),
     calls as (
-      insert into tool_calls (id, run_id, ordinal, idx, provider_id, tool, class, kind, args, args_hash, target, gate, outcome, result, closed_at)
+      insert into tool_calls (id, run_id, ordinal, idx, provider_id, tool, class, kind, args, args_hash, target, gate, outcome, result,
+                              evidence, closed_at)
       select c.id, v.id, :ordinal, c.idx, c.provider_id, c.tool, c.class, c.kind, c.args, c.args_hash, c.target, c.gate, c.outcome, c.result,
-             case when c.outcome is not null then pawl_now() end
+             coalesce(c.evidence, '{}'), case when c.outcome is not null then pawl_now() end
       from verdict v, jsonb_to_recordset(:calls) as c (id uuid, idx int, provider_id text, tool text, class text, kind text,
-             args jsonb, args_hash text, target text, gate text, outcome text, result text)
+             args jsonb, args_hash text, target text, gate text, outcome text, result text, ${PROVENANCE_COLUMNS})
       where v.verdict = 'committed'),
+    sources as (${insertEvidence(`jsonb_to_recordset(:calls) as c (id uuid, ${PROVENANCE_COLUMNS})`, "v.verdict = 'committed'")}),
     delivered as (
       update run_triggers t set delivered_ordinal = :ordinal from verdict v, message_events e
       where v.verdict = 'committed' and t.run_id = v.id and t.delivered_ordinal is null
@@ -77,9 +80,11 @@ const commitResultsStatement = statement({
         when lease_token <> :token or lease_owner is null or lease_until < pawl_now() then 'fenced'
         else 'committed' end as verdict from locked),
     closed as (
-      update tool_calls c set outcome = r.outcome, result = r.result, closed_at = pawl_now()
-      from verdict v, jsonb_to_recordset(:results) as r (id uuid, outcome text, result text)
-      where v.verdict = 'committed' and c.run_id = v.id and c.id = r.id and c.outcome is null),
+      update tool_calls c set outcome = r.outcome, result = r.result, evidence = coalesce(r.evidence, '{}'), closed_at = pawl_now()
+      from verdict v, jsonb_to_recordset(:results) as r (id uuid, outcome text, result text, ${PROVENANCE_COLUMNS})
+      where v.verdict = 'committed' and c.run_id = v.id and c.id = r.id and c.outcome is null
+      returning c.id, r.source_id, r.source, r.audience),
+    sources as (${insertEvidence("closed c", "v.verdict = 'committed'")}),
     rest as ( -- not the last open call: still where it was
       select exists (select from tool_calls c where c.run_id = v.id and c.outcome is null and c.class <> 'reply'
                        and not exists (select from jsonb_to_recordset(:results) as o (id uuid) where o.id = c.id)) as open
@@ -96,7 +101,7 @@ export type CallOutcome = "real" | "rejected" | "skipped" | "cancelled" | "unkno
 
 export type CallGate = "none" | "open" | "approved" | "rejected" | "expired";
 
-export type CallRow = {
+export type CallRow = Provenance & {
   readonly id: string;
   readonly idx: number;
   readonly providerId: string | null;
@@ -171,6 +176,7 @@ export async function commitResponse(db: Runner, step: Step): Promise<Committed>
         gate: call.gate ?? "none",
         outcome: call.outcome,
         result: call.result,
+        ...provenanceColumns(call),
       })),
       gated: step.calls.some((call) => call.gate === "open"),
       open: step.calls.some((call) => call.outcome === null && call.class !== "reply"),
@@ -186,14 +192,20 @@ export async function commitResponse(db: Runner, step: Step): Promise<Committed>
   );
 }
 
-export type CallResult = { readonly id: string; readonly outcome: CallOutcome; readonly result: string };
+export type CallResult = Provenance & { readonly id: string; readonly outcome: CallOutcome; readonly result: string };
 
 export async function commitResults(
   db: Runner,
   run: { runId: string; token: number; nonce: string },
   results: readonly CallResult[],
 ): Promise<Committed> {
+  const rows = results.map((result) => ({
+    id: result.id,
+    outcome: result.outcome,
+    result: result.result,
+    ...provenanceColumns(result),
+  }));
   return committed(
-    await db.one(commitResultsStatement, { run: run.runId, token: run.token, nonce: run.nonce, results }),
+    await db.one(commitResultsStatement, { run: run.runId, token: run.token, nonce: run.nonce, results: rows }),
   );
 }

@@ -156,8 +156,7 @@ function stepMessages(
     if (text === null) {
       return [{ role: "user", content: "(Your last response was empty. Answer, or call a tool.)" }];
     }
-    const note =
-      draft?.outcome === "withheld" ? "(That answer was not sent: there is newer input.)" : "(That answer was cut.)";
+    const note = draft?.outcome === "withheld" ? `(That answer was ${draft.result}.)` : "(That answer was cut.)";
     return [
       { role: "assistant", content: text },
       { role: "user", content: note },

@@ -40,6 +40,7 @@ export function httpRequestTool(ports: { readonly clock: Clock; readonly dialer:
     parse: parseRequest,
     effect: (args) => (isRead(requestOf(args).method) ? "tool.query" : "tool.effect"),
     target: (args) => normalUrl(requestOf(args).url),
+    source: (args) => new URL(requestOf(args).url).host,
     execute: async (args, context) => await run(requestOf(args), context, ports),
   };
 }

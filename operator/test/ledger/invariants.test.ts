@@ -78,6 +78,10 @@ describe("the invariants as SQL", () => {
     `insert into ${table} select (jsonb_populate_record(t, '${changes}')).* from ${table} t where id = '${id}'`;
   const NEW = "00000000-0000-7000-8000-0000000000ff";
 
+  /** A result from outside, of which its call knows nothing. */
+  const evidence = (call: string, audience: string) =>
+    `insert into tool_source_evidence (id, call_id, run_id, agent_id, conversation_id, source, audience, created_at)
+     select '${NEW}', '${call}', id, agent_id, conversation_id, 'host.test', '${audience}', pawl_now() from runs where id = '${row.ended}'`;
   const anApproval = (state: string) => `
     insert into approvals (id, call_id, run_id, root_id, conversation_id, hash, args_hash, tool, requester_may_approve,
                            requested_at, expires_at, state, decision, decided_by, decided_at)
@@ -165,6 +169,27 @@ describe("the invariants as SQL", () => {
     i10_without_a_lease_nothing_is_reserved: () => [
       [`update runs set reserved_calls = 1 where id = '${row.ended}'`],
       row.ended,
+    ],
+    provenance_what_is_built_on_exists: () => [
+      [`update commitment_effects set built_on = array['${NEW}'::uuid] where id = '${row.effect}'`],
+      row.effect,
+    ],
+    provenance_a_result_names_its_own_evidence: () => [[evidence(row.crossed, "public")], NEW],
+    provenance_a_reply_shows_only_what_may_be_shown: () => [
+      [
+        evidence(row.crossed, "conversation"),
+        `update tool_source_evidence set conversation_id = '${row.liveConversation}'`,
+        `update commitment_effects set built_on = array['${NEW}'::uuid] where kind = 'reply'`,
+      ],
+      "request",
+    ],
+    memory_is_written_with_its_result: () => [
+      [
+        `insert into memories (id, agent_id, conversation_id, text, audience, visibility, evidence, run_id, call_id, actors, created_at)
+         select '${NEW}', agent_id, conversation_id, 'x', 'agent', 'everywhere', '{}', id, '${row.call}', '{}', pawl_now()
+         from runs where id = '${row.live}'`,
+      ],
+      NEW,
     ],
   };
 
