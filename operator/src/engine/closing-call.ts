@@ -9,6 +9,7 @@ import { credentialFor } from "./credential.ts";
 import type { EngineDeps } from "./deps.ts";
 import { closeWith } from "./ending.ts";
 import type { ModelRequest } from "./ports.ts";
+import { whyBarred } from "./provenance.ts";
 import { closingStep, record, sendReply } from "./record.ts";
 import { type Taken, takeIn } from "./response.ts";
 import { Left, type Turn } from "./turn.ts";
@@ -38,7 +39,9 @@ async function lastWords(
   shutdown: AbortSignal,
 ): Promise<{ request: ModelRequest; response: Taken } | "stopped" | null> {
   const endpoint = turn.agent.primary;
-  if (endpoint === null) return null;
+  // Whatever it would say could not be shown; or it was said, and there was newer input: once is enough.
+  if (endpoint === null || whyBarred(turn, {}) !== null || turn.steps.at(-1)?.response.ending !== undefined)
+    return null;
   const outline = { endpoint, apiKey: undefined, messages: turn.messages("exhausted"), tools: [] };
   if (!pays(turn, outline)) return null;
   const credential = await credentialFor(deps, turn.run.namespace, endpoint);

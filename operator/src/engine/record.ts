@@ -64,7 +64,8 @@ export function closingStep(
 ): Recorded | null {
   const text = response.text?.trim() ?? "";
   if (text === "") return null;
-  const stored: StoredResponse = { text, calls: [], truncated: response.truncated, closing: "exhausted", ending };
+  // No `closing`: these are the model's words, and may show no more than any answer of its.
+  const stored: StoredResponse = { text, calls: [], truncated: response.truncated, ending };
   return { ...asked(turn, request, response), stored, calls: [replyCall(text, deps.newId)] };
 }
 

@@ -17,3 +17,11 @@ export const TAKES_LEASE = `
 export const GIVES_LEASE = `
              lease_owner = null, lease_until = null, leased_at = null, reserved_calls = 0,
              worked_ms = r.worked_ms + ${HELD_MS}`;
+
+/** The same in a statement that may also leave the lease where it is. */
+export const givesLeaseWhen = (condition: string): string => `
+             lease_owner = case when ${condition} then null else r.lease_owner end,
+             lease_until = case when ${condition} then null else r.lease_until end,
+             leased_at = case when ${condition} then null else r.leased_at end,
+             reserved_calls = case when ${condition} then 0 else r.reserved_calls end,
+             worked_ms = r.worked_ms + case when ${condition} then ${HELD_MS} else 0 end`;
