@@ -56,8 +56,11 @@ function boundary(story: Story, at: Date, what: string): string[] {
   ];
 }
 
+/** Who else than its sender may have told the outcome; any other word is a person's name. */
+const SETTLED_BY: Readonly<Record<string, string>> = { probe: "a probe, which looked for it", takeover: "takeover" };
+
 function outcomeLine(effect: StoryEffect): string[] {
-  const by = effect.resolvedBy === null ? "" : ` (settled by: ${effect.resolvedBy})`;
+  const by = effect.resolvedBy === null ? "" : ` (settled by: ${SETTLED_BY[effect.resolvedBy] ?? effect.resolvedBy})`;
   const at = effect.settledAt;
   if (at === null) {
     const until = effect.settleAt === null ? "" : `: nobody looks or sends again before ${clock(effect.settleAt)}`;
@@ -81,9 +84,11 @@ function effectLines(effect: StoryEffect, first: Date | null, step: StoryStep): 
   const key = effect.keyed ? `key ${effect.id}` : `effect ${effect.id}, the receiver honours no key`;
   const sent = `  dispatched to ${effect.target}, ${key}`;
   const lines = first === null ? under(sent.trimStart()) : [timed(first, sent)];
+  if (effect.compensates !== null) lines.push(...under(`undoes effect ${effect.compensates}`));
   if (effect.attempt > 1) {
     const heir = effect.token !== null && effect.token !== step.token ? `, by lease ${effect.token}` : "";
-    lines.push(timed(effect.dispatchedAt, `  sent again under the same key, attempt ${effect.attempt}${heir}`));
+    const name = effect.keyed ? "under the same key" : "under the same id, after a look that found nothing";
+    lines.push(timed(effect.dispatchedAt, `  sent again ${name}, attempt ${effect.attempt}${heir}`));
   }
   return [...lines, ...outcomeLine(effect)];
 }

@@ -9,6 +9,7 @@ import {
   MAX_APPROVAL_EXPIRES_MS,
 } from "#rules/limits.ts";
 import { PawlError } from "#rules/errors.ts";
+import type { PlaceRule } from "#rules/place.ts";
 import type { Approvers } from "#ledger/approvals.ts";
 import type { EffectDeclaration, ModelEndpoint } from "./ports.ts";
 
@@ -28,6 +29,30 @@ const budgets = z.object({
   inputTokens: z.number().optional(),
   outputTokens: z.number().optional(),
 });
+const templates = z.record(z.string(), z.string()).default({});
+const probe = z.object({
+  tool: z.string(),
+  arguments: templates,
+  found: z.string().default("{effect.id}"),
+  absenceIsConclusive: z.boolean().default(false),
+});
+/** Older versions stored a bare name here and did not act upon it. */
+const unlessName = <T extends z.ZodType>(schema: T) =>
+  z.preprocess((value) => (typeof value === "string" ? undefined : value), schema.optional());
+const effect = z.object({
+  tool: z.string(),
+  effect: z.string().optional(),
+  target: z.string().optional(),
+  key: z.string().optional(),
+  probe: unlessName(probe),
+  compensate: unlessName(z.object({ tool: z.string(), arguments: templates })),
+  errorMeans: z.string().optional(),
+});
+const place = z.object({
+  place: z.string(),
+  allow: z.array(z.string()).optional(),
+  deny: z.array(z.string()).optional(),
+});
 const approvals = z.object({
   approvers: z.object({ users: z.array(z.string()).default([]), groups: z.array(z.string()).default([]) }).optional(),
   requesterMayApprove: z.boolean().optional(),
@@ -40,9 +65,8 @@ const spec = z.object({
     .object({
       builtin: z.array(z.string()).default([]),
       requireApproval: z.array(z.string()).default([]),
-      effects: z
-        .array(z.object({ tool: z.string(), key: z.string().optional(), effect: z.string().optional() }))
-        .default([]),
+      effects: z.array(effect).default([]),
+      byPlace: z.array(place).default([]),
       memory: z.object({ audience: z.enum(["Conversation", "Agent"]).optional() }).default({}),
     })
     .prefault({}),
@@ -71,6 +95,7 @@ export type AgentSpec = {
   readonly contextTokens: number;
   readonly tools: readonly string[];
   readonly effects: readonly EffectDeclaration[];
+  readonly places: readonly PlaceRule[];
   /** Globs over tools whose calls wait for a person. */
   readonly requireApproval: readonly string[];
   readonly approvals: Approvals;
@@ -109,10 +134,11 @@ export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
     primary: primary === undefined ? null : toEndpoint(primary),
     contextTokens: primary?.contextTokens ?? DEFAULT_CONTEXT_TOKENS,
     tools: tools.builtin,
-    effects: tools.effects.map((effect) => ({
-      tool: effect.tool,
-      ...(effect.key === undefined ? {} : { key: effect.key }),
-      ...(effect.effect === undefined ? {} : { effect: effect.effect }),
+    effects: tools.effects.map(toDeclaration),
+    places: tools.byPlace.map(({ place: name, allow, deny }) => ({
+      place: name,
+      allow: allow ?? ["*"],
+      deny: deny ?? [],
     })),
     requireApproval: tools.requireApproval,
     approvals: toApprovals(parsed.data.approvals),
@@ -124,6 +150,19 @@ export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
       outputTokens: lower(own.outputTokens, asked.data.outputTokens),
     },
     memoryAudience: memoryAudience(tools.memory.audience),
+  };
+}
+
+function toDeclaration(said: z.infer<typeof effect>): EffectDeclaration {
+  const { tool, effect: kind, target, key, probe: looked, compensate, errorMeans } = said;
+  return {
+    tool,
+    ...(kind === undefined ? {} : { effect: kind }),
+    ...(target === undefined ? {} : { target }),
+    ...(key === undefined ? {} : { key }),
+    ...(looked === undefined ? {} : { probe: looked }),
+    ...(compensate === undefined ? {} : { compensate }),
+    ...(errorMeans === "NotApplied" ? { errorMeansNotApplied: true } : {}),
   };
 }
 

@@ -19,7 +19,7 @@ import { HeldLease } from "./lease.ts";
 import { MAX_BARRED, timesBarred } from "./provenance.ts";
 import { sendReply } from "./record.ts";
 import { think } from "./think.ts";
-import { toolsetOf } from "./toolset.ts";
+import { builtinTools, toolsetOf } from "./toolset.ts";
 import { Left, Turn } from "./turn.ts";
 
 /** Claims in a row that ended in an error of ours before the run is failed visibly instead of tried for ever. */
@@ -44,7 +44,7 @@ export async function driveRun(
   try {
     const run = await readRun(deps.db, claim.runId);
     const agent = readAgentSpec(run.spec, run.slice);
-    turn = new Turn(run, agent, toolsetOf(deps, agent), lease);
+    turn = new Turn(run, agent, toolsetOf(deps, builtinTools(deps, agent), agent, run.connector), lease);
     if (turn.run.suspended && turn.steps.length === 0) await giveBack(deps, lease, suspended(deps));
     else await loop(deps, turn, shutdown);
   } catch (error) {

@@ -96,8 +96,32 @@ export interface ModelPort {
   complete(request: ModelRequest, signal: AbortSignal): Promise<ModelOutcome>;
 }
 
-/** How an Agent says that a tool's receiver honours an idempotency key (`effects: [{tool, key}]`). */
-export type EffectDeclaration = { readonly tool: string; readonly key?: string; readonly effect?: string };
+/** Arguments of a call that Pawl makes itself, by name, each a template (`rules/template.ts`). */
+export type Templates = Readonly<Record<string, string>>;
+
+/** How to find out whether a write whose answer was lost took place. */
+export type ProbeDeclaration = {
+  readonly tool: string;
+  readonly arguments: Templates;
+  /** A template: text that the answer holds if, and only if, it took place. */
+  readonly found: string;
+  readonly absenceIsConclusive: boolean;
+};
+
+/** How to undo a write. */
+export type Compensation = { readonly tool: string; readonly arguments: Templates };
+
+/** What an Agent says about one tool (`tools.effects[]`). */
+export type EffectDeclaration = {
+  readonly tool: string;
+  readonly effect?: string;
+  readonly target?: string;
+  readonly key?: string;
+  readonly probe?: ProbeDeclaration;
+  readonly compensate?: Compensation;
+  /** An error result proves that nothing was changed. */
+  readonly errorMeansNotApplied?: boolean;
+};
 
 /** The run that a call belongs to: whose it is, and where its answer goes. */
 export type CallRun = {
@@ -122,16 +146,20 @@ export type ToolContext = {
 
 /** What became of a call. `observation` is what the model reads (text, already bounded). */
 export type ToolOutcome =
-  /** The receiver answered that it did it (or: the read returned). `receipt` is small JSON for the journal. */
+  /**
+   * The receiver answered that it did it (or: the read returned). `receipt` is small JSON for the journal; what the
+   * receiver answered with, where that is JSON and short, is its `result`. `partial`: the observation leaves something out.
+   */
   | {
       readonly kind: "confirmed";
       readonly observation: string;
       readonly receipt: Readonly<Record<string, unknown>>;
+      readonly partial?: boolean;
       /** What it read that had come from outside before. */
       readonly restsOn?: readonly Evidence[];
     }
-  /** Provably not applied: refused, or no byte left. */
-  | { readonly kind: "failed"; readonly observation: string }
+  /** Provably not applied: refused, or no byte left. `absent`: a read was told that there is nothing there. */
+  | { readonly kind: "failed"; readonly observation: string; readonly absent?: boolean }
   /** Sent, or perhaps sent, and no conclusive answer. */
   | { readonly kind: "unknown"; readonly observation: string };
 
@@ -153,6 +181,12 @@ export interface Tool {
   effect(args: Readonly<Record<string, unknown>>): EffectKind;
   /** Global string naming what an effectful call changes. */
   target(args: Readonly<Record<string, unknown>>): string;
+  /** Header or argument that carries the effect's id. Naming it says that the receiver honours it. */
+  readonly key?: string;
+  readonly probe?: ProbeDeclaration;
+  readonly compensate?: Compensation;
+  /** Other tools that a call of this one may be: whatever is asked before those is asked before this one. */
+  readonly standsFor?: readonly string[];
   /**
    * Results come from outside: the host or server that they come from, without secrets and queries. Absent: they come
    * from within.

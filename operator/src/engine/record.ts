@@ -4,6 +4,7 @@ import type { CrossRequest } from "#ledger/effects.ts";
 import { type CallRow, commitResponse, commitResults, type Committed } from "#ledger/steps.ts";
 import { EFFECTS, type EffectKind } from "#rules/effects.ts";
 import { BUILDER_VERSION, type StoredResponse } from "#rules/transcript.ts";
+import { actionOf } from "./action.ts";
 import { canonicalHash } from "./canonical.ts";
 import type { EngineDeps } from "./deps.ts";
 import { cross, type Crossing, prepareCrossing } from "./dispatch.ts";
@@ -12,13 +13,14 @@ import { basis, stepOf, whyBarred } from "./provenance.ts";
 import { requestHash } from "./request-hash.ts";
 import { planCalls, type Response, storedCall, takeIn } from "./response.ts";
 import { Left, type Turn } from "./turn.ts";
+import { UNDO } from "./undo-tool.ts";
 
 /** Takes in a model's response and commits it. */
 export async function commit(deps: EngineDeps, turn: Turn, request: ModelRequest, said: Response): Promise<void> {
   const response = takeIn(said, deps.redaction);
   const calls = await planCalls(response, {
     tools: turn.tools,
-    effects: turn.agent.effects,
+    withheld: (name) => turn.toolset.all.has(name),
     newId: deps.newId,
     requireApproval: turn.agent.requireApproval,
     run: turn.callRun,
@@ -100,7 +102,9 @@ function crossingWith(deps: EngineDeps, turn: Turn, first: CallRow, step: Stored
   const tool = turn.tools.get(first.tool);
   if (tool === undefined || turn.stop || first.gate === "open" || !EFFECTS[first.kind as EffectKind].crosses)
     return undefined;
-  return prepareCrossing(deps, turn.ids, first, tool, turn.agent.effects);
+  // What an undo does is read from rows when its turn comes.
+  if (first.tool === UNDO) return undefined;
+  return prepareCrossing(deps, turn.ids, first, actionOf(first, tool));
 }
 
 /** A refusal here is found again, with its words, when the call's turn comes: nothing has left. */

@@ -2,8 +2,9 @@
 import { type AgentToCheck, listAgentsToCheck, recordRefs } from "#ledger/agents.ts";
 import { readAgentSpec } from "./agent.ts";
 import { credentialFor } from "./credential.ts";
+import { declarationProblem } from "./declarations.ts";
 import type { EngineDeps } from "./deps.ts";
-import { offered } from "./toolset.ts";
+import { builtinTools, offered, type Offering } from "./toolset.ts";
 
 /** A missing reference is tried again this often: a person who creates the Secret sees it work within seconds. */
 export const RETRY_MISSING_MS = 5_000;
@@ -12,7 +13,7 @@ export const RECHECK_FOUND_MS = 60_000;
 /** Between two looks at the list. */
 export const LOOK_MS = 1_000;
 
-type Deps = Pick<EngineDeps, "db" | "credentials" | "settings" | "tools" | "clock" | "log">;
+type Deps = Pick<EngineDeps, "credentials" | "settings" | "clock"> & Offering;
 
 export async function judgeRefs(deps: Deps, agent: AgentToCheck): Promise<{ reason: string; message: string } | null> {
   const spec = readAgentSpec(agent.spec);
@@ -30,6 +31,9 @@ export async function judgeRefs(deps: Deps, agent: AgentToCheck): Promise<{ reas
       message: `no such tool: ${unknown.join(", ")}; there are ${known.join(", ")}`,
     };
   }
+  const tools = new Map(builtinTools(deps, spec).map((tool) => [tool.name, tool]));
+  const problem = declarationProblem(spec.effects, (name) => tools.get(name));
+  if (problem !== null) return problem;
   const credential = await credentialFor(deps, agent.namespace, spec.primary);
   return credential.kind === "ready" ? null : { reason: credential.reason, message: credential.message };
 }

@@ -4,7 +4,7 @@
  * limit runs none of its calls; arguments are never repaired.
  */
 import type { CallRow } from "#ledger/steps.ts";
-import { effectKind, EFFECTS, type EffectKind } from "#rules/effects.ts";
+import { EFFECTS, type EffectKind } from "#rules/effects.ts";
 import { matchesAny } from "#rules/globs.ts";
 import {
   MAX_ARGUMENTS,
@@ -19,7 +19,7 @@ import { callName } from "#rules/transcript.ts";
 import { boundedTarget, readArguments } from "./arguments.ts";
 import { canonicalHash } from "./canonical.ts";
 import { ownKind } from "./own-store.ts";
-import type { CallRun, EffectDeclaration, ModelCall, ModelOutcome, ModelUsage, Tool } from "./ports.ts";
+import type { CallRun, ModelCall, ModelOutcome, ModelUsage, Tool } from "./ports.ts";
 import { provenanceOf } from "./provenance.ts";
 import type { Redaction } from "./redaction.ts";
 
@@ -34,7 +34,8 @@ export type Taken = Omit<Response, "calls"> & {
 };
 export type CallContext = {
   readonly tools: ReadonlyMap<string, Tool>;
-  readonly effects: readonly EffectDeclaration[];
+  /** Tools that the agent has and that may not be used where this run answers. */
+  readonly withheld: (tool: string) => boolean;
   /** Globs over tools whose calls wait for a person. */
   readonly requireApproval: readonly string[];
   readonly newId: () => string;
@@ -89,10 +90,6 @@ export const storedCall = ({ name, argumentsText }: ModelCall): { name: string; 
 
 type Judged = { tool: Tool; args: Readonly<Record<string, unknown>>; kind: EffectKind } | { refusal: string };
 
-/** What the Agent wrote about a tool, if anything. */
-export const declaration = (effects: readonly EffectDeclaration[], tool: string): EffectDeclaration | undefined =>
-  effects.find((effect) => effect.tool === tool);
-
 function judge(call: Taken["calls"][number], idx: number, response: Taken, context: CallContext): Judged {
   if (idx >= MAX_CALLS_PER_RESPONSE) {
     return {
@@ -107,6 +104,9 @@ function judge(call: Taken["calls"][number], idx: number, response: Taken, conte
     };
   }
   const tool = context.tools.get(call.name);
+  if (tool === undefined && context.withheld(call.name)) {
+    return { refusal: `Not run: ${callName(call.name)} may not be used in this place.` };
+  }
   if (tool === undefined) {
     const known = [...context.tools.keys()].sort().join(", ");
     return {
@@ -127,7 +127,7 @@ function judge(call: Taken["calls"][number], idx: number, response: Taken, conte
   return {
     tool,
     args: parsed.value,
-    kind: effectKind(declaration(context.effects, tool.name)?.effect, ownKind(tool, parsed.value)),
+    kind: ownKind(tool, parsed.value),
   };
 }
 
@@ -167,7 +167,9 @@ function accepted(
     args: judged.args,
     argsHash: canonicalHash({ tool: judged.tool.name, args: judged.args }),
     target: changes ? boundedTarget(judged.tool.target(judged.args)) : null,
-    gate: matchesAny(requireApproval, judged.tool.name) ? "open" : "none",
+    gate: [judged.tool.name, ...(judged.tool.standsFor ?? [])].some((name) => matchesAny(requireApproval, name))
+      ? "open"
+      : "none",
     outcome: null,
     result: null,
   };

@@ -9,6 +9,7 @@ import type { AgentSpec } from "./agent.ts";
 import type { Crossing } from "./dispatch.ts";
 import type { HeldLease } from "./lease.ts";
 import type { CallRun, Tool } from "./ports.ts";
+import type { Toolset } from "./toolset.ts";
 
 /** The worker lets go of this run: it ended, somebody else holds it, or the process shuts down. Nothing is written. */
 export class Left extends Error {}
@@ -21,6 +22,8 @@ export type TurnCall = CallRow & { readonly ordinal: number; readonly gate: Call
 export class Turn {
   readonly run: RunRecord;
   readonly agent: AgentSpec;
+  readonly toolset: Toolset;
+  /** Those that the model may call. */
   readonly tools: ReadonlyMap<string, Tool>;
   readonly lease: HeldLease;
   readonly seenSeq: number;
@@ -46,11 +49,12 @@ export class Turn {
   /** Crossed in the response's own commit, not sent yet. */
   crossed: { callId: string; crossing: Crossing } | undefined;
 
-  constructor(run: RunRecord, agent: AgentSpec, tools: ReadonlyMap<string, Tool>, lease: HeldLease) {
+  constructor(run: RunRecord, agent: AgentSpec, toolset: Toolset, lease: HeldLease) {
     this.run = run;
     this.lease = lease;
     this.agent = agent;
-    this.tools = tools;
+    this.toolset = toolset;
+    this.tools = toolset.offered;
     this.seenSeq = Math.max(0, ...run.triggers.map((trigger) => trigger.seq));
     this.earlier = run.earlier;
     this.steps = run.steps.map((step) => ({

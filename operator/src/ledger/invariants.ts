@@ -53,7 +53,14 @@ export const INVARIANTS: readonly { name: string; statement: Statement<Record<ne
     `select c.id::text as offender from tool_calls c
      where c.class = 'effectful' and c.outcome in ('real', 'unknown')
        and not exists (select from commitment_effects e join runs r on r.journal_scope = e.journal_scope
-                       where r.id = c.run_id and (e.call_id = c.id or e.args_hash = c.args_hash))`,
+                       where r.id = c.run_id and (e.call_id = c.id or e.args_hash = c.args_hash))
+       and not (c.kind = 'compensation' and exists (
+         select from commitment_effects e where e.compensates::text = c.args ->> 'effect' and e.state = 'confirmed'))`,
+  ),
+  invariant(
+    "i5_a_compensation_undoes_what_took_place",
+    `select e.id::text as offender from commitment_effects e left join commitment_effects w on w.id = e.compensates
+     where (e.kind = 'compensation') <> (e.compensates is not null) or w.state <> 'confirmed'`,
   ),
   invariant(
     "i5_gated_calls_ran_only_when_approved",

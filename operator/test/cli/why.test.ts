@@ -65,6 +65,7 @@ const effect = (changes: Partial<StoryEffect> = {}): StoryEffect => ({
   observation: "HTTP 201",
   resolvedBy: null,
   sources: [],
+  compensates: null,
   ...changes,
 });
 
@@ -310,5 +311,19 @@ describe("pawl why: the point of no return", () => {
     const text = renderWhy(story({ steps: [step(1)], calls: [{ ...quick, result }] }));
     assert.match(text, / {18}→ line 0\n {18}line 1\n/);
     assert.match(text, /line 5\n {18}… \(14 more lines\)\n/);
+  });
+
+  it("says which effect an undo takes back, that a probe told an outcome, and why it was sent again without a key", () => {
+    const text = renderWhy(
+      story({
+        committedAt: at(11),
+        steps: [step(1)],
+        calls: [{ ...write, tool: "undo" }],
+        effects: [effect({ compensates: "effect-0", resolvedBy: "probe", keyed: false, attempt: 2 })],
+      }),
+    );
+    assert.match(text, /^ +undoes effect effect-0$/m);
+    assert.match(text, /sent again under the same id, after a look that found nothing, attempt 2/);
+    assert.match(text, /confirmed: it took place \(settled by: a probe, which looked for it\)/);
   });
 });

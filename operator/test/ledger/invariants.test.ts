@@ -129,6 +129,10 @@ describe("the invariants as SQL", () => {
       ],
       row.call,
     ],
+    i5_a_compensation_undoes_what_took_place: () => [
+      [`update commitment_effects set kind = 'compensation' where id = '${row.effect}'`],
+      row.effect,
+    ],
     i5_gated_calls_ran_only_when_approved: () => [
       [`update tool_calls set gate = 'open' where id = '${row.crossed}'`],
       row.crossed,

@@ -12,6 +12,7 @@ const DECLARED: Readonly<Record<string, string>> = {
   cross_effect: "approval crossed ended fenced hold occupied reply_sent stale_input stopping",
   settle_effect: "already conflict settled",
   redispatch_effect: "already crossed ended fenced refused too_early",
+  pin_toolset: "ended fenced pinned",
   resolve_effect: "already conflict resolved too_early unknown_effect",
   remember: "already ended fenced known remembered",
   forget: "already ended fenced forgotten unknown_memory",
