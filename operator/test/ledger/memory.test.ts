@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { v7 as uuidv7 } from "uuid";
 import { armFailpoint, disarmFailpoint } from "#src/failpoints.ts";
+import { forgetOf, memoriesOf } from "#cli/memories.ts";
 import { readEvidence } from "#ledger/evidence.ts";
 import { checkInvariants } from "#ledger/invariants.ts";
 import { ingest } from "#ledger/mailbox.ts";
@@ -268,6 +269,20 @@ describe("a memory in the ledger", () => {
       assert.deepEqual([texts, leftOut], [[], 1]);
       await sql(ledger, "delete from memories where text = 'hearsay'");
     });
+  });
+
+  it("is shown and forgotten on the command line", async () => {
+    const run = await aPlace();
+    const memory = memoryOf(run, "on the command line");
+    await remembered(run, memory);
+    const which = { namespace: "demo", agent: run.agent.name, every: false };
+    assert.match(await memoriesOf(ledger.db, which), new RegExp(`${memory.id} .*on the command line$`));
+    const asked = { memory: memory.id, by: "bob" };
+    assert.match(await forgetOf(ledger.db, asked), /no agent recalls it any more$/);
+    assert.match(await forgetOf(ledger.db, asked), /is forgotten already, since .*, by bob$/);
+    assert.match(await memoriesOf(ledger.db, which), /remembers nothing/);
+    assert.match(await memoriesOf(ledger.db, { ...which, every: true }), /by bob/);
+    await assert.rejects(memoriesOf(ledger.db, { ...which, agent: "nobody" }), { reason: "AgentUnknown" });
   });
 
   it("is listed for people; no row says that there is no such agent", async () => {
