@@ -166,7 +166,9 @@ function stepMessages(
     ];
   }
   if (!toolsOffered) {
-    const told = calls.map((call) => `(${callName(call.tool)}: ${call.result ?? ""})`).join("\n");
+    const told = calls
+      .map((call) => `(${callName(call.tool)}: ${(call.result ?? "").replaceAll(FORGED, "$1> $2")})`)
+      .join("\n");
     return text === null
       ? [{ role: "user", content: told }]
       : [
