@@ -45,19 +45,16 @@ describe("fields that this version does not act upon", () => {
       tools: {
         builtin: ["a"],
         requireApproval: ["*"],
-        byPlace: [{ place: "Direct" }],
-        effects: [{ tool: "a", probe: "b" }],
+        effects: [{ tool: "a", probe: { tool: "b" } }],
       },
       access: [{ name: "me" }],
       approvals: { routes: [], approvers: { users: ["bob"], slackUserGroups: ["S1"] } },
       budgets: { iterations: 1, maxCostUSD: 1 },
       interrupt: { midTurn: "Enqueue", whoInterrupts: "SameActorOnly" },
     });
-    assert.deepEqual(found.refused, ["spec.tools.byPlace", "spec.access", "spec.budgets.maxCostUSD"]);
+    assert.deepEqual(found.refused, ["spec.access"]);
     assert.deepEqual(found.ignored, [
-      "spec.models.primary.pricesUSDPerMTok",
       "spec.models.fast",
-      "spec.tools.effects[0].probe",
       "spec.approvals.routes",
       "spec.approvals.approvers.slackUserGroups",
     ]);

@@ -29,6 +29,8 @@ const crossEffectStatement = statement({
     settle_ms: "int4",
     seen_seq: "int8",
     receipt: "jsonb?",
+    compensates: "uuid?",
+    built_on: "uuid[]",
   },
   columns: { verdict: "text" },
   // A reply whose delivery is its row (kubectl) comes with its receipt and is confirmed at once.
@@ -55,11 +57,11 @@ const crossEffectStatement = statement({
         else 'crossed' end as verdict from locked),
     effect as (
       insert into commitment_effects (id, call_id, run_id, root_id, request_id, journal_scope, kind, target, args_hash, repeat, keyed,
-                                      state, nonce, lease_token, dispatched_at, send_by, settle_at, settled_at, receipt)
+                                      state, nonce, lease_token, dispatched_at, send_by, settle_at, settled_at, receipt, built_on, compensates)
       select :effect, :call, run_id, root_id, request_id, journal_scope, :kind, :target, :args_hash, :repeat, :keyed,
              case when :receipt is null then 'dispatched' else 'confirmed' end, :nonce, lease_token, pawl_now(),
              pawl_now() + :send_ms * interval '1 ms', pawl_now() + :settle_ms * interval '1 ms',
-             case when :receipt is not null then pawl_now() end, :receipt
+             case when :receipt is not null then pawl_now() end, :receipt, :built_on, :compensates
       from verdict where verdict = 'crossed' on conflict do nothing returning id),
     crossed as (
       update runs r set
@@ -144,6 +146,7 @@ const redispatchEffectStatement = statement({
     send_ms: "int4",
     settle_ms: "int4",
     max_attempts: "int4",
+    absent: "bool",
   },
   columns: { verdict: "text", attempt: "int4", wait_ms: "int8" },
   text: `
@@ -157,7 +160,7 @@ const redispatchEffectStatement = statement({
         when not live then 'ended'
         when lease_token <> :token or lease_owner is null or lease_until < pawl_now() then 'fenced'
         when nonce = :nonce then 'already'
-        when state not in ('dispatched', 'unknown') or not keyed or attempt >= :max_attempts or stop_requested_at is not null then 'refused'
+        when state not in ('dispatched', 'unknown') or not (keyed or :absent) or attempt >= :max_attempts or stop_requested_at is not null then 'refused'
         when settle_at > pawl_now() then 'too_early'
         else 'crossed' end as verdict from locked),
     sent as (
@@ -212,6 +215,10 @@ export type CrossRequest = {
   readonly seenSeq: number;
   /** Only for a reply that is delivered by being recorded. */
   readonly receipt?: Readonly<Record<string, unknown>>;
+  /** Only for a compensation: the effect that it undoes. */
+  readonly compensates?: string;
+  /** Evidence that a reply was built on. */
+  readonly builtOn?: readonly string[];
 };
 
 export type Crossed =
@@ -240,6 +247,8 @@ export async function crossEffect(db: Runner, request: CrossRequest): Promise<Cr
       settle_ms: request.settleMs,
       seen_seq: request.seenSeq,
       receipt: request.receipt ?? null,
+      compensates: request.compensates ?? null,
+      built_on: request.builtOn ?? [],
     });
     const { verdict } = row;
     if (verdict === "crossed" || verdict === "fenced" || verdict === "ended") return { kind: verdict };
@@ -301,7 +310,10 @@ export type Redispatch =
   | { readonly kind: "too_early"; readonly waitMs: number }
   | { readonly kind: "refused" | "fenced" | "ended" };
 
-/** The same request again under the same key: only after `settle_at`, only where the receiver honours the key. */
+/**
+ * The same request again under the same row: only after `settle_at`, only where the receiver honours the key or a look
+ * after that time proved that nothing is there (`absent`).
+ */
 export async function redispatchEffect(
   db: Runner,
   request: {
@@ -312,6 +324,7 @@ export async function redispatchEffect(
     sendMs: number;
     settleMs: number;
     maxAttempts: number;
+    absent?: boolean;
   },
 ): Promise<Redispatch> {
   const row = await db.one(redispatchEffectStatement, {
@@ -322,6 +335,7 @@ export async function redispatchEffect(
     send_ms: request.sendMs,
     settle_ms: request.settleMs,
     max_attempts: request.maxAttempts,
+    absent: request.absent ?? false,
   });
   switch (row.verdict) {
     case "crossed":

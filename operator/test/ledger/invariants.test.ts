@@ -78,6 +78,10 @@ describe("the invariants as SQL", () => {
     `insert into ${table} select (jsonb_populate_record(t, '${changes}')).* from ${table} t where id = '${id}'`;
   const NEW = "00000000-0000-7000-8000-0000000000ff";
 
+  /** A result from outside, of which its call knows nothing. */
+  const evidence = (call: string, audience: string) =>
+    `insert into tool_source_evidence (id, call_id, run_id, agent_id, conversation_id, source, audience, created_at)
+     select '${NEW}', '${call}', id, agent_id, conversation_id, 'host.test', '${audience}', pawl_now() from runs where id = '${row.ended}'`;
   const anApproval = (state: string) => `
     insert into approvals (id, call_id, run_id, root_id, conversation_id, hash, args_hash, tool, requester_may_approve,
                            requested_at, expires_at, state, decision, decided_by, decided_at)
@@ -125,6 +129,10 @@ describe("the invariants as SQL", () => {
       ],
       row.call,
     ],
+    i5_a_compensation_undoes_what_took_place: () => [
+      [`update commitment_effects set kind = 'compensation' where id = '${row.effect}'`],
+      row.effect,
+    ],
     i5_gated_calls_ran_only_when_approved: () => [
       [`update tool_calls set gate = 'open' where id = '${row.crossed}'`],
       row.crossed,
@@ -157,6 +165,35 @@ describe("the invariants as SQL", () => {
     i10_counters_equal_their_rows: () => [
       [`update runs set model_calls = model_calls + 1 where id = '${row.live}'`],
       row.live,
+    ],
+    i10_cost_is_the_sum_of_its_steps_or_unknown: () => [
+      [`update run_steps set cost_micros = null where run_id = '${row.live}'`],
+      row.live,
+    ],
+    i10_without_a_lease_nothing_is_reserved: () => [
+      [`update runs set reserved_calls = 1 where id = '${row.ended}'`],
+      row.ended,
+    ],
+    provenance_what_is_built_on_exists: () => [
+      [`update commitment_effects set built_on = array['${NEW}'::uuid] where id = '${row.effect}'`],
+      row.effect,
+    ],
+    provenance_a_result_names_its_own_evidence: () => [[evidence(row.crossed, "public")], NEW],
+    provenance_a_reply_shows_only_what_may_be_shown: () => [
+      [
+        evidence(row.crossed, "conversation"),
+        `update tool_source_evidence set conversation_id = '${row.liveConversation}'`,
+        `update commitment_effects set built_on = array['${NEW}'::uuid] where kind = 'reply'`,
+      ],
+      "request",
+    ],
+    memory_is_written_with_its_result: () => [
+      [
+        `insert into memories (id, agent_id, conversation_id, text, audience, visibility, evidence, run_id, call_id, actors, created_at)
+         select '${NEW}', agent_id, conversation_id, 'x', 'agent', 'everywhere', '{}', id, '${row.call}', '{}', pawl_now()
+         from runs where id = '${row.live}'`,
+      ],
+      NEW,
     ],
   };
 
