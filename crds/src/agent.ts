@@ -47,14 +47,11 @@ const model = (description: string) =>
     contextTokens: int(1_000, 100_000_000, "How many tokens fit into one request and its answer.").optional(),
     maxOutputTokens: int(1, 10_000_000, "The most tokens one answer may have.").optional(),
     timeout: duration(`How long one call may take. Default ${D.modelTimeout}.`).optional(),
-    pricesUSDPerMTok: object(
-      `US dollars per million tokens; without it cost is shown as unknown, never as zero. ${NOT_YET}`,
-      {
-        input: decimal(1_000_000, "Per million input tokens."),
-        cachedInput: decimal(1_000_000, "Per million input tokens that the endpoint had cached.").optional(),
-        output: decimal(1_000_000, "Per million output tokens."),
-      },
-    ).optional(),
+    pricesUSDPerMTok: object("US dollars per million tokens; without it cost is shown as unknown, never as zero.", {
+      input: decimal(1_000_000, "Per million input tokens."),
+      cachedInput: decimal(1_000_000, "Per million input tokens that the endpoint had cached.").optional(),
+      output: decimal(1_000_000, "Per million output tokens."),
+    }).optional(),
   });
 
 const models = object("The models this agent uses. What is absent comes from the install.", {

@@ -57,6 +57,7 @@ export const AGENT_REASONS = {
     "Unchecked",
     "ModelMissing",
     "FastModelMissing",
+    "PricesMissing",
     "SecretMissing",
     "SecretRefused",
     "ToolUnknown",

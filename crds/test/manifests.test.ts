@@ -47,8 +47,8 @@ describe("fields that this version does not act upon", () => {
       budgets: { iterations: 1, maxCostUSD: 1 },
       interrupt: { midTurn: "Enqueue", whoInterrupts: "SameActorOnly" },
     });
-    assert.deepEqual(found.refused, ["spec.tools.requireApproval", "spec.access", "spec.budgets.maxCostUSD"]);
-    assert.deepEqual(found.ignored, ["spec.models.primary.pricesUSDPerMTok"]);
+    assert.deepEqual(found.refused, ["spec.tools.requireApproval", "spec.access"]);
+    assert.deepEqual(found.ignored, []);
   });
 
   it("are none in an Agent of instructions only", () => {

@@ -28,11 +28,18 @@ export type RequestFacts = {
   readonly compaction: number;
   /** It said that another worker goes on. */
   readonly resumed: boolean;
+  /** It asked for the last words of a turn. */
+  readonly lastWords: boolean;
   readonly finishReason: string | null;
   readonly rows: RowRange;
 };
 
-export function requestFacts(turn: Turn, request: ModelRequest, finishReason: string | null): RequestFacts {
+export function requestFacts(
+  turn: Turn,
+  request: ModelRequest,
+  finishReason: string | null,
+  closing?: "exhausted",
+): RequestFacts {
   return {
     hash: requestHash(request),
     model: request.endpoint.model,
@@ -42,6 +49,7 @@ export function requestFacts(turn: Turn, request: ModelRequest, finishReason: st
     builder: BUILDER_VERSION,
     compaction: turn.compaction,
     resumed: turn.resuming,
+    lastWords: closing !== undefined,
     finishReason,
     rows: {
       earlier: { turns: turn.earlier.length, newest: turn.earlier.at(-1)?.runId ?? null },

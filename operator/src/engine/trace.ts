@@ -23,6 +23,7 @@ const facts = z.object({
   builder: z.number(),
   compaction: z.number(),
   resumed: z.boolean(),
+  lastWords: z.boolean(),
   rows: z.object({
     earlier: z.object({ turns: z.number(), newest: z.string().nullable() }),
     messages: z.array(z.number()),
@@ -31,7 +32,7 @@ const facts = z.object({
 type Facts = z.infer<typeof facts>;
 /** What is there whatever built it. */
 const anyFacts = z.object({ hash: z.string(), builder: z.number() });
-const closingFacts = z.object({ closing: z.string() });
+const closingFacts = z.strictObject({ closing: z.string() });
 
 export type RebuiltRequest = {
   readonly model: string;
@@ -109,6 +110,7 @@ async function rebuilt(db: Runner, run: RunRecord, step: StoredRequest, kept: Fa
       .filter(({ ordinal }) => ordinal < step.ordinal)
       .map(({ ordinal, response, resumed }) => ({ ordinal, response: response as StoredResponse, resumed })),
     resuming: kept.resumed,
+    closing: kept.lastWords ? "exhausted" : undefined,
     calls: run.calls.filter(({ ordinal }) => ordinal < step.ordinal),
   });
   const request = { model: kept.model, baseURL: kept.baseURL, maxOutputTokens: kept.maxOutputTokens, messages, tools };

@@ -6,6 +6,7 @@
 import { PawlError } from "#rules/errors.ts";
 import type { Runner } from "./database.ts";
 import { MAX_LOOKS } from "./mailbox.ts";
+import { givesLeaseWhen } from "./work.ts";
 import { statement } from "./statement.ts";
 
 const parkForApprovalStatement = statement({
@@ -53,9 +54,7 @@ const parkForApprovalStatement = statement({
     closed as (
       update tool_calls c set gate = 'expired' from verdict v where c.id = v.call_id and v.verdict = 'expired'),
     parked as (
-      update runs r set
-             lease_owner = case when v.verdict = 'parked' then null else r.lease_owner end,
-             lease_until = case when v.verdict = 'parked' then null else r.lease_until end,
+      update runs r set${givesLeaseWhen("v.verdict = 'parked'")},
              due_at = case when v.verdict = 'parked' then coalesce(v.expires_at, v.at + :expires_ms * interval '1 ms') end,
              status = case when v.verdict = 'parked' then 'awaiting_tool' else r.status end,
              reason = case when v.verdict = 'parked' then 'WaitingForApproval' end,

@@ -165,13 +165,23 @@ describe("pawl trace", () => {
   it("has nothing to check where Pawl spoke itself", async () => {
     const agent = await engineAgent(ledger.db, ["echo"], { budgets: { iterations: 1 } });
     const runId = await start(agent.id, uuidv7(), ["please"]);
-    await drain(benchOf(ledger.db, [asks(["echo", {}])]).deps);
+    await drain(benchOf(ledger.db, [asks(["echo", {}]), tooLong]).deps);
     const trace = await tracedOf(runId);
     assert.deepEqual(
       trace.steps.map(({ kind }) => kind),
       ["ok", "closing"],
     );
     assert.ok(isProven(trace));
+    const spoken = await start(agent.id, uuidv7(), ["please"]);
+    await drain(benchOf(ledger.db, [asks(["echo", {}]), says("That is as far as I got.")]).deps);
+    const asked = await tracedOf(spoken);
+    assert.deepEqual(
+      asked.steps.map((step) => [step.kind, "request" in step ? step.request.tools.length : null]),
+      [
+        ["ok", 3],
+        ["ok", 0],
+      ],
+    );
     assert.match(renderTrace(trace), /no request: Pawl's own words \(exhausted\)/);
   });
 
