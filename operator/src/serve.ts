@@ -13,6 +13,7 @@ import { Classifier } from "#engine/classify.ts";
 import { ModelJudge } from "#engine/judge.ts";
 import { Redaction } from "#engine/redaction.ts";
 import { keepCheckingRefs } from "#engine/refs.ts";
+import { keepLookingAtWaits, lookAtWaits, tellOthers } from "#engine/waits.ts";
 import { Worker } from "#engine/worker.ts";
 import { KubeClient } from "#kube/client.ts";
 import { connect, type Connection } from "#kube/connection.ts";
@@ -115,9 +116,10 @@ type Parts = {
   readonly metrics: Metrics;
   readonly credentials: Credentials;
   readonly redaction: Redaction;
+  readonly model: OpenAiModels;
 };
 
-function workerDeps({ config, db, log, metrics, credentials, redaction }: Parts): EngineDeps {
+function workerDeps({ config, db, log, metrics, credentials, redaction, model }: Parts): EngineDeps {
   const allow = allowance(config.outboundAllow);
   const http = httpRequestTool({ clock: systemClock, dialer: createDialer({ clock: systemClock, allowance: allow }) });
   const models = (config.defaults as { models?: { primary?: { baseURL?: string }; decision?: unknown } } | null)
@@ -130,7 +132,7 @@ function workerDeps({ config, db, log, metrics, credentials, redaction }: Parts)
       : { installModel: { baseURL: primary.baseURL, apiKey: config.defaultModelKey } };
   const deps: EngineDeps = {
     db,
-    model: new OpenAiModels({ clock: systemClock }),
+    model,
     tools: toolRegistry([calculate, { ...http, timeLimitMs: config.httpTimeoutMs }]),
     credentials,
     redaction,
@@ -239,13 +241,18 @@ async function work(self: Process, db: Database, kube: KubeClient | null): Promi
   if (roles.includes("worker")) {
     // Nobody below sees the port as it is: what it finds is known to `redaction` before anybody else has it.
     const credentials = redaction.watching(kube === null ? withoutCluster : new KubeSecrets(kube));
-    const deps = workerDeps({ config, db, log, metrics, credentials, redaction });
+    const onWait = tellOthers({ db, clock: systemClock, log });
+    const model = new OpenAiModels({ clock: systemClock, onWait });
+    const deps = workerDeps({ config, db, log, metrics, credentials, redaction, model });
+    // Before the first claim: a worker that was started again has forgotten what it was told.
+    await lookAtWaits(deps, model).catch((error: Error) => log.warn({ error: error.message }, "no waits were read"));
     const worker = new Worker(deps);
     listenForDue(ledgerUrl(config), () => worker.wake(), stop.signal);
     worker.start();
     probes.push({ name: "worker", ready: () => worker.healthy });
     running.push(
       keepCheckingRefs(deps, stop.signal),
+      keepLookingAtWaits(deps, model, stop.signal),
       stopped(stop.signal).then(() => worker.stop()),
     );
   }

@@ -101,6 +101,11 @@ export type ModelOutcome =
       readonly retryAfterMs?: number;
     };
 
+/** Where others' waits are made known: `credential` is a hash, the longest wait wins. */
+export interface SharedWaits {
+  close(credential: string, waitMs: number): void;
+}
+
 export interface ModelPort {
   /** One attempt, no retries of its own. Never throws for what an endpoint does; resolves with a classified outcome. */
   complete(request: ModelRequest, signal: AbortSignal): Promise<ModelOutcome>;

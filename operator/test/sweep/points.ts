@@ -40,6 +40,7 @@ export const SWEPT = [
   "finish_turn",
   "agents_to_check",
   "record_refs",
+  "closed_gates",
 ] as const;
 
 /** Where else the others are swept or why they cannot matter: by prefix. */
@@ -81,6 +82,7 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   open_leadership: "controller's leadership, a hint",
   hold_leadership: "controller's leadership, a hint",
   release_leadership: "controller's leadership, a hint",
+  close_gate: "only when an endpoint refuses for now; engine tests",
   record_classification: "append only, said again after a lost reply; engine tests",
   read_result: "a tool's read; engine tests",
   read_built_on: "a tool's read; engine tests",
@@ -97,7 +99,7 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
 };
 
 /** A timer's statements come any number of times: their first occurrence stands for them. */
-const TIMED = new Set(["claim_run", "next_due", "renew_lease", "agents_to_check", "record_refs"]);
+const TIMED = new Set(["claim_run", "next_due", "renew_lease", "agents_to_check", "record_refs", "closed_gates"]);
 
 export type Point = { readonly name: string; readonly occurrence: number };
 
