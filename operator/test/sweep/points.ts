@@ -86,6 +86,7 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   park_for_approval: "only when a call waits for a person; ledger tests with swallowed replies and races",
   read_approvals: "only when a call waits for a person, read only",
   decide_approval: "controller; ledger tests with swallowed replies, races with expiry, parking and stops",
+  queue_for_claim: "only when two claims meet; ledger tests",
   release_lease: "only when a run waits; engine tests and the variant with a failing model",
 };
 
