@@ -119,11 +119,14 @@ const nextDueStatement = statement({
 
 export type Claim = { runId: string; token: number; takeover: boolean; attempts: number };
 
+/** pg_advisory_xact_lock key: "pawq", the one after the migrators'. */
+const QUEUE = 0x70617771;
+
 const queueForClaim = statement({
   name: "queue_for_claim",
   params: {},
   columns: { waited: "bool" },
-  text: `select pg_advisory_xact_lock(${0x70617771})::text is not null as waited`,
+  text: `select pg_advisory_xact_lock(${QUEUE})::text is not null as waited`,
 });
 
 /**

@@ -55,6 +55,8 @@ const MIRROR_COLUMNS = {
   interrupts_total: "int4",
   last_interrupt: "jsonb?",
   open_tool: "text?",
+  waiting: "jsonb?",
+  expired: "jsonb?",
   open_since: "timestamptz?",
   now: "timestamptz",
 } as const;
@@ -64,7 +66,7 @@ const MIRROR_SELECT = `
     c.last_version as conversation_version,
     case when e.state = 'pending' then (select count(*)::int from message_events p
       where p.conversation_id = e.conversation_id and p.state = 'pending' and p.seq <= e.seq) end as position,
-    w.ahead, w.agent_held, w.agent_runs, w.install_held,
+    u.ahead, u.agent_held, u.agent_runs, u.install_held,
     o.event_id as opening_event, o.object_name as answered_by,
     coalesce(o.triggers, 0) as triggers, o.actors,
     r.id as run_id, r.request_id, r.status, r.shape, r.reason, r.message, r.version, r.lease_owner,
@@ -73,7 +75,7 @@ const MIRROR_SELECT = `
     e.received_at as queued_at, r.started_at, r.ended_at,
     (select t.args ->> 'text' from tool_calls t where t.run_id = r.id and t.class = 'reply' and t.outcome = 'real') as reply,
     f.total as effects_total, f.unknown as effects_unknown, f.last as last_effects,
-    i.total as interrupts_total, i.last as last_interrupt, q.tool as open_tool, q.committed_at as open_since,
+    i.total as interrupts_total, i.last as last_interrupt, q.tool as open_tool, q.committed_at as open_since, w.request as waiting, z.ids as expired,
     pawl_now() as now
   from run_keys k join message_events e on e.id = k.event_id join conversations c on c.id = e.conversation_id
   left join lateral (select coalesce(e.run_id, (select s.run_id from run_triggers s join runs z on z.id = s.run_id
@@ -104,7 +106,12 @@ const MIRROR_SELECT = `
            (select count(*)::int from runs b where b.live and b.lease_owner is not null and b.agent_id = r.agent_id) as agent_held,
            (select count(*)::int from runs b where b.live and b.lease_owner is not null) as install_held,
            (select coalesce((g.spec #>> '{concurrency,maxRuns}')::int, ${DEFAULT_MAX_RUNS}) from agents a join agent_generations g
-              on g.agent_id = a.id and g.generation = a.generation where a.id = r.agent_id) as agent_runs) w on r.live and r.status = 'queued'`;
+              on g.agent_id = a.id and g.generation = a.generation where a.id = r.agent_id) as agent_runs) u on r.live and r.status = 'queued'
+  left join lateral ( -- the first call that waits for a person
+    select jsonb_build_object('request', a.id, 'hash', a.hash, 'since', a.requested_at, 'tool', a.tool, 'target', a.target) as request
+    from approvals a join tool_calls t on t.id = a.call_id where a.run_id = r.id and a.state = 'open' and t.outcome is null
+    order by t.ordinal, t.idx limit 1) w on r.live and r.reason = 'WaitingForApproval'
+  left join lateral (select jsonb_agg(a.id) as ids from approvals a where a.run_id = r.id and a.state = 'expired') z on true`;
 
 const readMirrorStatement = statement({
   name: "read_mirror",
@@ -120,7 +127,9 @@ const changedMirrorsStatement = statement({
   text: `
     with changed as (
       select id, agent_id, version from runs where live and changed_at > :since
-      union all select id, agent_id, version from runs where not live and ended_at > :since)
+      union all select id, agent_id, version from runs where not live and ended_at > :since
+      union all select r.id, r.agent_id, r.version from commitment_effects e join runs r on r.id = e.root_id -- said after its end
+        where e.resolved_by is not null and e.settled_at > :since and not r.live)
     select k.namespace_uid, a.namespace, k.key, k.object_name, h.version
     from changed h join agents a on a.id = h.agent_id
     join run_triggers t on t.run_id = h.id join run_keys k on k.event_id = t.event_id`,
