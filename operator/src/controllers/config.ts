@@ -9,7 +9,8 @@ export type ControllerConfig = {
   readonly agentNamespaces: readonly string[] | "*";
   /** What an Agent means where it says nothing. */
   readonly defaults: {
-    readonly models?: { readonly primary?: AgentModel; readonly fast?: AgentModel };
+    /** `decision` answers typed questions for every Agent; it is the install's alone and never part of an Agent. */
+    readonly models?: { readonly primary?: AgentModel; readonly fast?: AgentModel; readonly decision?: AgentModel };
     readonly interrupt?: Interrupt;
     readonly budgets?: Budgets;
   };
