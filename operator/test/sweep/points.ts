@@ -5,11 +5,12 @@
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Postgres } from "../support/postgres.ts";
-import { type Case, startCase, type World } from "./scenario.ts";
 import { WorkerProcess } from "./process.ts";
+import { type Case, CASE_MS, ended, type Ledgers, startCase, startPeople, type World } from "./scenario.ts";
+import type { Scenario } from "./scenarios.ts";
+import { type EndState, endState } from "./state.ts";
 
-/** Outside calls of the scenario: before and after each, and inside the one that changes the world. */
+/** Outside calls of the scenarios: before and after each, and inside the one that changes the world. */
 export const PORTS = [
   "before:model",
   "after:model",
@@ -20,7 +21,7 @@ export const PORTS = [
   "after:tool.http_request",
 ] as const;
 
-/** Statements that a worker runs in this scenario, first run and recovery together. */
+/** Statements that a worker runs in the scenarios, first run and recovery together. */
 export const SWEPT = [
   "claim_run",
   "renew_lease",
@@ -39,6 +40,7 @@ export const SWEPT = [
   "finish_turn",
   "agents_to_check",
   "record_refs",
+  "read_occupants",
 ] as const;
 
 /** Where else the others are swept or why they cannot matter: by prefix. */
@@ -72,7 +74,6 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   open_leadership: "controller's leadership, a hint",
   hold_leadership: "controller's leadership, a hint",
   release_leadership: "controller's leadership, a hint",
-  read_occupants: "only after a refused crossing; engine tests",
   release_lease: "only when a run waits; engine tests and the variant with a failing model",
 };
 
@@ -97,20 +98,29 @@ export function pointsOf(passed: readonly string[]): Point[] {
   return points;
 }
 
-/** Runs the scenario without a fault (or, with `first`, after a first worker was killed there) and tells what was passed. */
-export async function recordPoints(postgres: Postgres, fakes: World, first?: Point): Promise<Point[]> {
+export type Recorded = { readonly points: Point[]; readonly end: EndState };
+
+/** Runs a scenario without a fault (or, with `first`, after a first worker was killed there): what was passed, and how it ended. */
+export async function record(ledgers: Ledgers, fakes: World, scenario: Scenario, first?: Point): Promise<Recorded> {
   const folder = await mkdtemp(join(tmpdir(), "pawl-points-"));
   const log = join(folder, "passed");
-  await using item: Case = await startCase(postgres, fakes);
+  await using item: Case = await startCase(ledgers, fakes, scenario);
+  const signal = AbortSignal.timeout(CASE_MS);
+  const people = startPeople(item, fakes, signal);
   if (first !== undefined) {
     const victim = new WorkerProcess({ ledgerUrl: item.url, name: "a", failpoint: `${pointText(first)}:kill` });
     await victim.exited;
   }
   const worker = new WorkerProcess({ ledgerUrl: item.url, name: "b", failpointLog: log });
-  await worker.said((line) => line.msg === "a turn ended");
-  worker.kill("SIGKILL");
-  await worker.exited;
+  try {
+    await ended(item, people, signal);
+    // The commit that ended the last turn may not have come back yet.
+    await worker.saidTimes((line) => line.msg === "a turn ended", scenario.scripts.length);
+  } finally {
+    worker.kill("SIGKILL");
+    await worker.exited;
+  }
   const passed = (await readFile(log, "utf8")).split("\n").filter((name) => name !== "");
   await rm(folder, { recursive: true });
-  return pointsOf(passed);
+  return { points: pointsOf(passed), end: await endState(item, await fakes.world.log()) };
 }
