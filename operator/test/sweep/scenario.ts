@@ -64,10 +64,7 @@ export function sweepAgent(
     spec: {
       instructions: "Do as you are told.",
       models: { primary: { baseURL: `${fakes.model.url}/v1`, model: "scripted" } },
-      tools: {
-        builtin: ["calculate", "http_request"],
-        ...(scenario.key ? { effects: [{ tool: "http_request", key: "Idempotency-Key" }] } : {}),
-      },
+      tools: scenario.tools,
     },
     specHash: "1",
     suspended: false,
@@ -86,6 +83,10 @@ function message({ scenario, agent, id, notes }: Told, fakes: World, index: numb
     extId: `${id}-${index + 1}`,
     orderKey: String(index + 1),
     text: `script:${scriptName(scenario, index)} url=${fakes.world.url}${notes}`,
+    // As an applied Run, whose name a decision about one of its calls has to give.
+    ...(index > 0
+      ? {}
+      : { applied: { namespaceUid: "ns", key: id, specHash: "s", objectUid: `uid-${id}`, objectName: id } }),
   };
 }
 

@@ -12,6 +12,7 @@ export type EndState = {
   readonly replies: readonly string[];
   readonly effects: readonly { target: string; state: string }[];
   readonly messages: readonly string[];
+  readonly memories: readonly string[];
   /** Writes that the world accepted, by path. */
   readonly writes: Readonly<Record<string, number>>;
 };
@@ -52,6 +53,9 @@ export async function endState(item: Case, log: readonly Write[]): Promise<EndSt
   const messages = await rows<{ state: string }>(
     "select state from message_events where conversation_id = $1 and kind = 'message' order by seq",
   );
+  const memories = await rows<{ text: string }>(
+    "select text from memories where conversation_id = $1 and forgotten_at is null order by created_at, id",
+  );
   const writes: Record<string, number> = {};
   for (const { path = "", outcome } of writesOf(item, log)) {
     if (outcome === "write") writes[plain(item, path)] = (writes[plain(item, path)] ?? 0) + 1;
@@ -62,13 +66,14 @@ export async function endState(item: Case, log: readonly Write[]): Promise<EndSt
       tool,
       outcome,
       // What was seen of a write of unknown outcome depends on who saw it.
-      result: result === null || outcome === "unknown" ? null : plain(item, result),
+      result: result === null || outcome === "unknown" || item.scenario.varies ? null : plain(item, result),
     })),
     replies: calls
       .filter((call) => call.class === "reply" && call.outcome === "real")
       .map(({ args }) => plain(item, args.text ?? "")),
     effects: effects.map(({ target, state }) => ({ target: plain(item, target), state })),
     messages: messages.map(({ state }) => state),
+    memories: memories.map(({ text }) => plain(item, text)),
     writes,
   };
 }
