@@ -6,7 +6,7 @@ import type { Database } from "#ledger/database.ts";
 import { checkInvariants } from "#ledger/invariants.ts";
 import { claimRun } from "#ledger/leases.ts";
 import { ingest } from "#ledger/mailbox.ts";
-import { decideApproval, readApprovals } from "#ledger/approvals.ts";
+import { type Approval, decideApproval, readApprovals } from "#ledger/approvals.ts";
 import { driveRun } from "#engine/drive.ts";
 import { CODE } from "#rules/limits.ts";
 import { applied, says as decision } from "../support/approvals.ts";
@@ -210,7 +210,9 @@ describe("a memory", () => {
     await drain(deps);
     assert.equal((await memoriesOf(ledger.db, id)).length, 0);
     for (const left of [2, 1]) {
-      const waiting = (await readApprovals(ledger.db, ingested.runId)).filter(({ state }) => state === "open");
+      const waiting: readonly Approval[] = (await readApprovals(ledger.db, ingested.runId)).filter(
+        ({ state }) => state === "open",
+      );
       assert.equal(waiting.length, left);
       const [next] = waiting;
       assert.ok(next);
