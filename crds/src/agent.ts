@@ -23,6 +23,7 @@ import {
   secretRef,
   set,
   text,
+  texts,
   time,
   url,
   uuid,
@@ -32,6 +33,9 @@ import { AGENT_CONDITIONS } from "./vocabulary.ts";
 import { workspace } from "./workspace.ts";
 
 const toolName = (description: string) => matching(/^[A-Za-z][A-Za-z0-9_.-]*$/, 64, description);
+
+/** Tools of MCP servers too, by the spelling of the server: those may be long and hold dots and slashes. */
+const anyTool = (description: string) => matching(/^[A-Za-z][A-Za-z0-9_./-]*$/, 192, description);
 
 const model = (description: string) =>
   object(description, {
@@ -43,14 +47,11 @@ const model = (description: string) =>
     contextTokens: int(1_000, 100_000_000, "How many tokens fit into one request and its answer.").optional(),
     maxOutputTokens: int(1, 10_000_000, "The most tokens one answer may have.").optional(),
     timeout: duration(`How long one call may take. Default ${D.modelTimeout}.`).optional(),
-    pricesUSDPerMTok: object(
-      `US dollars per million tokens; without it cost is shown as unknown, never as zero. ${NOT_YET}`,
-      {
-        input: decimal(1_000_000, "Per million input tokens."),
-        cachedInput: decimal(1_000_000, "Per million input tokens that the endpoint had cached.").optional(),
-        output: decimal(1_000_000, "Per million output tokens."),
-      },
-    ).optional(),
+    pricesUSDPerMTok: object("US dollars per million tokens; without it cost is shown as unknown, never as zero.", {
+      input: decimal(1_000_000, "Per million input tokens."),
+      cachedInput: decimal(1_000_000, "Per million input tokens that the endpoint had cached.").optional(),
+      output: decimal(1_000_000, "Per million output tokens."),
+    }).optional(),
   });
 
 const models = object("The models this agent uses. What is absent comes from the install.", {
@@ -82,20 +83,58 @@ const mcpServer = object("One MCP server.", {
   trustHints: flag("Believe the server where it says that a tool only reads. Default false.").optional(),
 });
 
+const filled = (of: string) =>
+  texts(
+    32,
+    2_048,
+    `Its arguments by name, each a template: {effect.id} is the id of the write, which is also its idempotency key; {argument} is an argument of the write's call${of}. A template that is one placeholder keeps the value's type. In an argument called url values are percent-encoded.`,
+  );
+
+const probe = object(
+  "How to find out whether a change whose answer was lost took place. It is asked only after nobody can be sending any more.",
+  {
+    tool: anyTool(
+      "The tool that looks. It must be one of this agent's tools and a tool.query, else ResolvedRefs is False.",
+    ),
+    arguments: filled("").optional(),
+    found: text(
+      256,
+      "Text that occurs in the answer if, and only if, the change took place. Default {effect.id}. Beware of services that repeat the question in their answer (`no note with key …`): name a text there that only a hit has.",
+    ).optional(),
+    absenceIsConclusive: flag(
+      "An answer without that text proves that nothing took place: the service shows a write from the moment at which it has accepted it. Only then is the write sent again, under the same id. Default false: absent means unknown.",
+    ).optional(),
+  },
+);
+
+const compensate = object("How the change is undone. An agent with one is offered the tool undo.", {
+  tool: anyTool("The tool that undoes it; one of this agent's tools."),
+  arguments: filled("; {result.path} leads into the JSON that the write was answered with").optional(),
+});
+
 const effect = object("What one tool does to the world, in the platform team's own words.", {
-  tool: toolName("The tool this is about. Key of the list."),
+  tool: anyTool(
+    "The tool this is about, as the model calls it, or `<server>_<tool>` with the server's own spelling. Key of the list.",
+  ),
   effect: oneOf(
     ["tool.query", "tool.effect"],
     "tool.query: it only reads, so it may be repeated freely. tool.effect: it changes something. Absent: as the tool says, and a change when nobody says.",
   ).optional(),
-  target: text(256, `Names what the call changes, with {argument} for arguments. ${NOT_YET}`).optional(),
+  target: text(
+    256,
+    "Names what the call changes, with {argument} for the call's arguments (dots lead into them, double braces are plain ones): two calls of one target never overlap, and none follows one whose outcome nobody knows. Absent, or where an argument is missing: what the tool says itself, which for an MCP tool is the tool.",
+  ).optional(),
   key: matching(
     /^[A-Za-z0-9_-]+$/,
     128,
-    "The header or argument that carries the idempotency key. By naming it you say that the receiver honours it: a write whose answer was lost is sent again under the same key.",
+    "The header or argument that carries the idempotency key, which Pawl sets and the model does not see. By naming it you say that the receiver honours it: a write whose answer was lost is sent again under the same key.",
   ).optional(),
-  probe: toolName(`The tool that finds out whether the change took place. ${NOT_YET}`).optional(),
-  compensate: toolName(`The tool that undoes the change. ${NOT_YET}`).optional(),
+  probe: probe.optional(),
+  compensate: compensate.optional(),
+  errorMeans: oneOf(
+    ["Unknown", "NotApplied"],
+    "What an error result of an MCP tool says. Unknown: something may have been changed all the same. NotApplied: nothing was. Default Unknown.",
+  ).optional(),
 });
 
 const globs = (description: string) => set(glob("A glob over tool names."), 64, description);
@@ -106,7 +145,13 @@ const tools = object("The tools this agent may use. Absent: none but those the l
     64,
     "Built-in tools by name. An unknown name is ResolvedRefs=False, ToolUnknown.",
   ).optional(),
-  mcpServers: listMap(mcpServer, ["name"], 32, `MCP servers whose tools the agent may use. ${NOT_YET}`).optional(),
+  mcpServers: listMap(mcpServer, ["name"], 32, "MCP servers whose tools the agent may use.").optional(),
+  memory: object("What the agent remembers (built-in tools remember, recall and forget).", {
+    audience: oneOf(
+      ["Conversation", "Agent"],
+      "Who may be shown what people said and the agent remembered: the conversation in which it was said, or every conversation of this agent. What was built on results of tools is shown where those may be, whatever stands here. Absent: the conversation.",
+    ).optional(),
+  }).optional(),
   effects: listMap(effect, ["tool"], 128, "What tools change, and how a repeat is recognised.").optional(),
   requireApproval: globs(`Tools that run only after a person has approved the exact call. ${REFUSED_YET}`).optional(),
   byPlace: listMap(
@@ -120,7 +165,7 @@ const tools = object("The tools this agent may use. Absent: none but those the l
     }),
     ["place"],
     3,
-    `Restricts tools by where the run answers. ${REFUSED_YET}`,
+    "Restricts tools by where the run answers. A place that is not named has all of them.",
   ).optional(),
 });
 

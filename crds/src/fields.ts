@@ -111,6 +111,10 @@ export const listMap = <T extends z.ZodObject>(
     .max(max)
     .meta({ description, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [...keys] });
 
+/** Names of the author's own choosing, each with a text; at most `max` of them. */
+export const texts = (max: number, longest: number, description: string) =>
+  z.record(z.string(), text(longest, "The text under this name.")).meta({ description, maxProperties: max });
+
 export const object = <T extends z.core.$ZodLooseShape>(description: string, shape: T) =>
   z.object(shape).describe(description);
 

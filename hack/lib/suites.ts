@@ -3,6 +3,7 @@
 export const SUITES = {
   /** No services: `npm run check`. */
   unit: [
+    "bench/test/*.test.ts",
     "crds/test/**/*.test.ts",
     "hack/test/*.test.ts",
     "operator/test/*.test.ts",

@@ -1,7 +1,18 @@
 /** What the engine reads of an Agent's stored spec. The controller validated it; this only names what is used here. */
 import { z } from "zod";
-import { DEFAULT_CONTEXT_TOKENS, DEFAULT_ITERATIONS, DEFAULT_MODEL_CALLS, DEFAULT_TOOL_CALLS } from "#rules/limits.ts";
+import {
+  APPROVAL_EXPIRES_MS,
+  DEFAULT_CONTEXT_TOKENS,
+  DEFAULT_ITERATIONS,
+  DEFAULT_MODEL_CALLS,
+  DEFAULT_TOOL_CALLS,
+  DEFAULT_WALL_CLOCK_MS,
+  MAX_APPROVAL_EXPIRES_MS,
+} from "#rules/limits.ts";
 import { PawlError } from "#rules/errors.ts";
+import { toMicros } from "#rules/money.ts";
+import type { PlaceRule } from "#rules/place.ts";
+import type { Approvers } from "#ledger/approvals.ts";
 import type { EffectDeclaration, ModelEndpoint } from "./ports.ts";
 
 const secretRef = z.object({ name: z.string(), key: z.string() });
@@ -12,6 +23,7 @@ const endpoint = z.object({
   contextTokens: z.number().optional(),
   maxOutputTokens: z.number().optional(),
   timeout: z.string().optional(),
+  pricesUSDPerMTok: z.object({ input: z.number(), cachedInput: z.number().optional(), output: z.number() }).optional(),
 });
 const budgets = z.object({
   iterations: z.number().optional(),
@@ -19,6 +31,37 @@ const budgets = z.object({
   toolCalls: z.number().optional(),
   inputTokens: z.number().optional(),
   outputTokens: z.number().optional(),
+  wallClock: z.string().optional(),
+  maxCostUSD: z.number().optional(),
+});
+const templates = z.record(z.string(), z.string()).default({});
+const probe = z.object({
+  tool: z.string(),
+  arguments: templates,
+  found: z.string().default("{effect.id}"),
+  absenceIsConclusive: z.boolean().default(false),
+});
+/** Older versions stored a bare name here and did not act upon it. */
+const unlessName = <T extends z.ZodType>(schema: T) =>
+  z.preprocess((value) => (typeof value === "string" ? undefined : value), schema.optional());
+const effect = z.object({
+  tool: z.string(),
+  effect: z.string().optional(),
+  target: z.string().optional(),
+  key: z.string().optional(),
+  probe: unlessName(probe),
+  compensate: unlessName(z.object({ tool: z.string(), arguments: templates })),
+  errorMeans: z.string().optional(),
+});
+const place = z.object({
+  place: z.string(),
+  allow: z.array(z.string()).optional(),
+  deny: z.array(z.string()).optional(),
+});
+const approvals = z.object({
+  approvers: z.object({ users: z.array(z.string()).default([]), groups: z.array(z.string()).default([]) }).optional(),
+  requesterMayApprove: z.boolean().optional(),
+  expiresAfter: z.string().optional(),
 });
 const spec = z.object({
   instructions: z.string().default(""),
@@ -26,11 +69,13 @@ const spec = z.object({
   tools: z
     .object({
       builtin: z.array(z.string()).default([]),
-      effects: z
-        .array(z.object({ tool: z.string(), key: z.string().optional(), effect: z.string().optional() }))
-        .default([]),
+      requireApproval: z.array(z.string()).default([]),
+      effects: z.array(effect).default([]),
+      byPlace: z.array(place).default([]),
+      memory: z.object({ audience: z.enum(["Conversation", "Agent"]).optional() }).default({}),
     })
     .prefault({}),
+  approvals: approvals.default({}),
   budgets: budgets.default({}),
 });
 
@@ -40,6 +85,17 @@ export type Budgets = {
   readonly toolCalls: number;
   readonly inputTokens: number;
   readonly outputTokens: number;
+  /** Time at work. */
+  readonly wallClockMs: number;
+  /** Millionths of a US dollar. */
+  readonly costMicros: number;
+};
+
+export type Approvals = {
+  /** Null: whoever may say so in the cluster. */
+  readonly approvers: Approvers | null;
+  readonly requesterMayApprove: boolean;
+  readonly expiresMs: number;
 };
 
 export type AgentSpec = {
@@ -48,7 +104,13 @@ export type AgentSpec = {
   readonly contextTokens: number;
   readonly tools: readonly string[];
   readonly effects: readonly EffectDeclaration[];
+  readonly places: readonly PlaceRule[];
+  /** Globs over tools whose calls wait for a person. */
+  readonly requireApproval: readonly string[];
+  readonly approvals: Approvals;
   readonly budgets: Budgets;
+  /** Who may be shown what is remembered; null: its author did not say. */
+  readonly memoryAudience: "conversation" | "agent" | null;
 };
 
 const UNITS: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
@@ -66,6 +128,9 @@ export function durationMs(text: string): number | undefined {
 const lower = (...limits: (number | undefined)[]): number =>
   Math.min(...limits.map((limit) => limit ?? Number.POSITIVE_INFINITY));
 
+const span = (text: string | undefined): number | undefined => (text === undefined ? undefined : durationMs(text));
+const micros = (usd: number | undefined): number | undefined => (usd === undefined ? undefined : toMicros(usd));
+
 /** `slice`: what the run itself asked for; it can only lower. */
 export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
   const parsed = spec.safeParse(stored);
@@ -81,18 +146,50 @@ export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
     primary: primary === undefined ? null : toEndpoint(primary),
     contextTokens: primary?.contextTokens ?? DEFAULT_CONTEXT_TOKENS,
     tools: tools.builtin,
-    effects: tools.effects.map((effect) => ({
-      tool: effect.tool,
-      ...(effect.key === undefined ? {} : { key: effect.key }),
-      ...(effect.effect === undefined ? {} : { effect: effect.effect }),
+    effects: tools.effects.map(toDeclaration),
+    places: tools.byPlace.map(({ place: name, allow, deny }) => ({
+      place: name,
+      allow: allow ?? ["*"],
+      deny: deny ?? [],
     })),
+    requireApproval: tools.requireApproval,
+    approvals: toApprovals(parsed.data.approvals),
     budgets: {
       iterations: lower(own.iterations ?? DEFAULT_ITERATIONS, asked.data.iterations),
       modelCalls: lower(own.modelCalls ?? DEFAULT_MODEL_CALLS, asked.data.modelCalls),
       toolCalls: lower(own.toolCalls ?? DEFAULT_TOOL_CALLS, asked.data.toolCalls),
       inputTokens: lower(own.inputTokens, asked.data.inputTokens),
       outputTokens: lower(own.outputTokens, asked.data.outputTokens),
+      wallClockMs: lower(span(own.wallClock) ?? DEFAULT_WALL_CLOCK_MS, span(asked.data.wallClock)),
+      costMicros: lower(micros(own.maxCostUSD), micros(asked.data.maxCostUSD)),
     },
+    memoryAudience: memoryAudience(tools.memory.audience),
+  };
+}
+
+function toDeclaration(said: z.infer<typeof effect>): EffectDeclaration {
+  const { tool, effect: kind, target, key, probe: looked, compensate, errorMeans } = said;
+  return {
+    tool,
+    ...(kind === undefined ? {} : { effect: kind }),
+    ...(target === undefined ? {} : { target }),
+    ...(key === undefined ? {} : { key }),
+    ...(looked === undefined ? {} : { probe: looked }),
+    ...(compensate === undefined ? {} : { compensate }),
+    ...(errorMeans === "NotApplied" ? { errorMeansNotApplied: true } : {}),
+  };
+}
+
+const memoryAudience = (said: "Conversation" | "Agent" | undefined): AgentSpec["memoryAudience"] =>
+  said === undefined ? null : said === "Agent" ? "agent" : "conversation";
+
+/** Its schema takes any span; one that is no time at all, or outlives everybody, is the nearest one that is. */
+function toApprovals(given: z.infer<typeof approvals>): Approvals {
+  const asked = given.expiresAfter === undefined ? undefined : durationMs(given.expiresAfter);
+  return {
+    approvers: given.approvers ?? null,
+    requesterMayApprove: given.requesterMayApprove ?? false,
+    expiresMs: Math.min(Math.max(asked ?? APPROVAL_EXPIRES_MS, 1), MAX_APPROVAL_EXPIRES_MS),
   };
 }
 
@@ -105,5 +202,6 @@ function toEndpoint(primary: z.infer<typeof endpoint>): ModelEndpoint {
     ...(primary.contextTokens === undefined ? {} : { contextTokens: primary.contextTokens }),
     ...(primary.maxOutputTokens === undefined ? {} : { maxOutputTokens: primary.maxOutputTokens }),
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
+    ...(primary.pricesUSDPerMTok === undefined ? {} : { prices: primary.pricesUSDPerMTok }),
   };
 }

@@ -4,18 +4,25 @@
  * with the response's own. After a crash the same code finds rows of effects instead of making them.
  */
 import type { Runner } from "#ledger/database.ts";
-import { type Crossed, redispatchEffect, settleEffect } from "#ledger/effects.ts";
-import { readEffects, type RecordedEffect } from "#ledger/reads.ts";
+import type { Crossed } from "#ledger/effects.ts";
+import type { RecordedEffect } from "#ledger/reads.ts";
 import { type CallResult, commitResults } from "#ledger/steps.ts";
 import { EFFECTS, type EffectKind } from "#rules/effects.ts";
 import { PawlError } from "#rules/errors.ts";
-import { MAX_EFFECT_ATTEMPTS, settling } from "#rules/journal.ts";
 import { MAX_RESULT } from "#rules/limits.ts";
 import { bounded } from "#rules/text.ts";
+import { type Action, actionOf } from "./action.ts";
+import { gated } from "./approval.ts";
 import type { EngineDeps } from "./deps.ts";
 import { type Crossing, cross, type Dispatch, prepareCrossing, send, settle } from "./dispatch.ts";
+import { readsOwnStore } from "./builtin/memory.ts";
+import { isStoreVerb, OwnWrites, type StoreVerb } from "./own-store.ts";
 import type { Tool, ToolOutcome } from "./ports.ts";
+import { Settler } from "./settle.ts";
+import { restsOn, sourced } from "./provenance.ts";
 import { Left, type Turn, type TurnCall } from "./turn.ts";
+import { undoing } from "./undo.ts";
+import { UNDO } from "./undo-tool.ts";
 
 /** A message that is still being classified holds an effect back for at most this long. */
 export const MAX_HOLD_MS = 1_500;
@@ -30,51 +37,87 @@ const done = (call: TurnCall, result: string): CallResult => ({
 
 export const NOT_RUN = {
   stopped: "Not run: a person asked to stop.",
+  late: "Not run to its end: the time that this request may take is used up.",
   newer: "Not run: there is newer input. Read it first.",
   ambiguous:
     "NOT run now: an earlier write to the same target has no known outcome. Go and look at what is there before anything else; do not assume either way.",
+  undone: "(Not undone again: this is the recorded result of the undo before.)",
   gone: "Not run: this tool is no longer offered.",
 } as const;
-
-export function unknownText(effect: Pick<RecordedEffect, "attempt" | "observation">): string {
-  const sends = effect.attempt > 1 ? `It was sent ${effect.attempt} times under one key.` : "It was not sent again.";
-  const seen = effect.observation === null ? "" : `\nWhat was seen of it: ${effect.observation}`;
-  return `Outcome unknown: the write may or may not have taken place. ${sends} Look before you try anything like it, and say so if you cannot find out.${seen}`;
-}
 
 class Collector {
   readonly deps: EngineDeps;
   readonly turn: Turn;
   readonly shutdown: AbortSignal;
+  readonly settler: Settler;
   /** An outcome that is known and not committed yet: it goes with the next commit. */
   prior: { dispatch: Dispatch; outcome: ToolOutcome } | undefined;
+  /** Of calls that are over, not committed yet. */
+  results: CallResult[] = [];
+
+  /** What is written together with the results. */
+  readonly own = new OwnWrites();
 
   constructor(deps: EngineDeps, turn: Turn, shutdown: AbortSignal) {
     this.deps = deps;
     this.turn = turn;
     this.shutdown = shutdown;
+    this.settler = new Settler(deps, turn, this);
   }
 
   async run(): Promise<void> {
-    const results: CallResult[] = [];
     for (const call of this.turn.openCalls) {
       if (call.class === "reply") continue;
-      results.push(await this.one(call));
+      if (this.own.waiting && readsOwnStore(this.turn.tools.get(call.tool))) await this.commitResults();
+      const result = await this.one(call); // may have committed those before it
+      this.results.push(result);
     }
-    await this.commitResults(results);
+    await this.commitResults();
   }
 
   async one(call: TurnCall): Promise<CallResult> {
     const known = this.turn.effects.find((effect) => effect.callId === call.id);
     const tool = this.turn.tools.get(call.tool);
-    if (known !== undefined) return this.known(call, tool, known);
+    if (known !== undefined) return this.known(call, await this.settler.actionOfEffect(call), known);
     // What crossed is sent, whatever has come since: it is within its time, and a person can only be told of facts.
     const { crossed } = this.turn;
-    if (crossed?.callId === call.id && tool !== undefined) return this.sent(call, tool, crossed.crossing.dispatch);
+    if (crossed?.callId === call.id && tool !== undefined) {
+      return this.sent(call, actionOf(call, tool), crossed.crossing.dispatch);
+    }
     if (this.stopping()) return { id: call.id, outcome: "cancelled", result: NOT_RUN.stopped };
     if (this.shutdown.aborted) throw new Left("shutdown");
+    if (this.turn.work.isOver) return { id: call.id, outcome: "cancelled", result: NOT_RUN.late };
     if (tool === undefined) return { id: call.id, outcome: "rejected", result: NOT_RUN.gone };
-    return crosses(call) ? this.effectful(call, tool) : this.pure(call, tool);
+    const refused = call.gate === "none" ? null : await this.gated(call);
+    if (refused !== null) return refused;
+    if (call.tool === UNDO) return this.undo(call);
+    if (isStoreVerb(tool)) return this.durable(call, tool);
+    return crosses(call) ? this.effectful(call, actionOf(call, tool)) : this.pure(call, tool);
+  }
+
+  async undo(call: TurnCall): Promise<CallResult> {
+    await this.flush();
+    const effectId = String((call.args as { effect?: unknown }).effect);
+    let found = await undoing(this.deps, this.turn, effectId);
+    if (found.kind === "open" && (await this.lookOnce(found.effectId))) {
+      found = await undoing(this.deps, this.turn, effectId);
+    }
+    switch (found.kind) {
+      case "act":
+        return this.effectful(call, found.action);
+      case "done":
+        return done(call, `${NOT_RUN.undone}\n${found.observation}`);
+      case "open":
+        return { id: call.id, outcome: "skipped", result: NOT_RUN.ambiguous };
+      case "refused":
+        return { id: call.id, outcome: "skipped", result: bounded(found.why, MAX_RESULT) };
+    }
+  }
+
+  /** Whoever waits for a person keeps nothing to himself that only he knows. */
+  async gated(call: TurnCall): Promise<CallResult | null> {
+    if (this.results.length > 0) await this.commitResults();
+    return gated(this.deps, this.turn, call);
   }
 
   stopping(): boolean {
@@ -82,38 +125,52 @@ class Collector {
     return this.turn.stop || this.turn.lease.stopRequested.signal.aborted;
   }
 
+  async durable(call: TurnCall, verb: StoreVerb): Promise<CallResult> {
+    const { callRun: run, evidence } = this.turn;
+    const args = call.args as Readonly<Record<string, unknown>>;
+    return this.own.add(call.id, await verb.prepare({ id: call.id, args, run, evidence }));
+  }
+
   async pure(call: TurnCall, tool: Tool): Promise<CallResult> {
     await this.flush();
     const { lost, stopRequested } = this.turn.lease;
     const outcome = await tool.execute(call.args as Readonly<Record<string, unknown>>, {
       run: this.turn.callRun,
-      signal: AbortSignal.any([lost.signal, stopRequested.signal, this.shutdown]),
+      signal: AbortSignal.any([lost.signal, stopRequested.signal, this.turn.work.over, this.shutdown]),
       timeLimitMs: tool.timeLimitMs,
     });
     if (this.stopping()) return { id: call.id, outcome: "cancelled", result: NOT_RUN.stopped };
     if (this.shutdown.aborted) throw new Left("shutdown");
-    return done(call, outcome.observation);
+    const late = this.turn.work.isOver && outcome.kind !== "confirmed";
+    if (late) return { id: call.id, outcome: "cancelled", result: NOT_RUN.late };
+    return { ...done(call, outcome.observation), ...restsOn(outcome) };
   }
 
-  async effectful(call: TurnCall, tool: Tool): Promise<CallResult> {
-    let busy = 0;
+  async effectful(call: TurnCall, action: Action): Promise<CallResult> {
+    let waited = false;
+    let looked = false;
     for (let held = 0; ; ) {
-      const crossing = prepareCrossing(this.deps, this.turn.ids, call, tool, this.turn.agent.effects);
+      const crossing = prepareCrossing(this.deps, this.turn.ids, call, action);
       const crossed = await this.cross(crossing);
       switch (crossed.kind) {
         case "crossed":
         case "already":
-          return this.sent(call, tool, crossing.dispatch);
+          return this.sent(call, action, crossing.dispatch);
         case "replayed":
           return done(call, `(Not sent again: this is the recorded result of the same call.)\n${crossed.observation}`);
         case "busy":
-          // Its sender may be alive until settle_at; once that has passed it is like any other unknown one.
-          busy += 1;
-          if (busy > 1) return { id: call.id, outcome: "skipped", result: NOT_RUN.ambiguous };
-          await this.wait(crossed.waitMs);
-          continue;
         case "ambiguous":
-          return { id: call.id, outcome: "skipped", result: NOT_RUN.ambiguous };
+          // Its sender may be alive until settle_at; once that has passed it is like any other unknown one.
+          if (crossed.kind === "busy" && !waited) {
+            waited = true;
+            await this.wait(crossed.waitMs);
+            continue;
+          }
+          if (looked || !(await this.lookOnce(crossed.effectId))) {
+            return { id: call.id, outcome: "skipped", result: NOT_RUN.ambiguous };
+          }
+          looked = true;
+          continue;
         case "stopping":
           this.turn.stop = true;
           return { id: call.id, outcome: "cancelled", result: NOT_RUN.stopped };
@@ -124,6 +181,13 @@ class Collector {
           held += HOLD_LOOK_MS;
           await this.wait(HOLD_LOOK_MS);
           continue;
+        case "approval":
+          // Asked for a moment ago, and no decision is ever taken back.
+          throw new PawlError(
+            "invariant",
+            "ApprovalMissing",
+            `call ${call.id} was about to leave without its approval`,
+          );
         case "fenced":
         case "ended":
         case "reply_sent":
@@ -132,93 +196,26 @@ class Collector {
     }
   }
 
-  async sent(call: TurnCall, tool: Tool, dispatch: Dispatch): Promise<CallResult> {
+  /** True: what stood in the way is known by now. */
+  async lookOnce(effectId: string): Promise<boolean> {
+    await this.flush();
+    return this.settler.lookOnce(effectId);
+  }
+
+  async sent(call: TurnCall, action: Action, dispatch: Dispatch): Promise<CallResult> {
     this.turn.crossed = undefined;
-    const outcome = await send(this.deps, this.turn.callRun, call, tool, dispatch, this.turn.agent.effects);
+    const outcome = await send(this.deps, this.turn, action, dispatch);
     this.prior = { dispatch, outcome };
     if (outcome.kind !== "unknown") return done(call, outcome.observation);
     await this.flush();
-    return this.known(call, tool, await this.read(dispatch.effectId));
+    return this.known(call, action, await this.settler.read(dispatch.effectId));
   }
 
-  async read(effectId: string): Promise<RecordedEffect> {
-    const effect = (await readEffects(this.deps.db, this.turn.run.id)).find((row) => row.id === effectId);
-    if (effect === undefined) throw new PawlError("invariant", "EffectGone", `the row of effect ${effectId} is gone`);
-    return effect;
-  }
-
-  /** An effect that has left, here or in the hands of a worker that died: wait, send again under its key, or give up. */
-  async known(call: TurnCall, tool: Tool | undefined, effect: RecordedEffect): Promise<CallResult> {
-    let refused = false;
-    for (let current = effect; ; current = await this.read(effect.id)) {
-      const stopping = this.stopping() || refused;
-      const decision = settling({ ...current, keyed: current.keyed && tool !== undefined, stopping });
-      switch (decision.kind) {
-        case "done":
-          return done(call, current.observation ?? "");
-        case "wait":
-          await this.wait(decision.ms);
-          break;
-        case "send_again":
-          if (this.shutdown.aborted) throw new Left("shutdown");
-          if (tool !== undefined) refused = !(await this.sendAgain(call, tool, current));
-          break;
-        case "give_up": {
-          if (current.state === "dispatched" && !(await this.declareUnknown(current))) break;
-          return { id: call.id, outcome: "unknown", result: bounded(unknownText(current), MAX_RESULT) };
-        }
-      }
-    }
-  }
-
-  /** False: its own sender told the outcome in the meantime. */
-  async declareUnknown(effect: RecordedEffect): Promise<boolean> {
-    const settled = await settleEffect(this.deps.db, {
-      effectId: effect.id,
-      nonce: effect.nonce,
-      state: "unknown",
-      receipt: null,
-      observation: "The worker that sent it recorded no answer.",
-      resolvedBy: "takeover",
-    });
-    return settled !== "conflict";
-  }
-
-  /** False: the ledger lets it not be sent again (a stop that this worker has not heard of yet, or it is settled). */
-  async sendAgain(call: TurnCall, tool: Tool, effect: RecordedEffect): Promise<boolean> {
-    const { sendMs, settleSlackMs } = this.deps.settings;
-    const dispatch: Dispatch = {
-      effectId: effect.id,
-      nonce: this.deps.newId(),
-      sendBy: this.deps.clock.monotonic() + sendMs,
-      keyed: true,
-    };
-    const answer = await redispatchEffect(this.deps.db, {
-      runId: this.turn.run.id,
-      token: this.turn.lease.token,
-      effectId: effect.id,
-      nonce: dispatch.nonce,
-      sendMs,
-      settleMs: sendMs + tool.timeLimitMs + settleSlackMs,
-      maxAttempts: MAX_EFFECT_ATTEMPTS,
-    });
-    switch (answer.kind) {
-      case "crossed":
-      case "already":
-        {
-          const outcome = await send(this.deps, this.turn.callRun, call, tool, dispatch, this.turn.agent.effects);
-          await settle(this.deps.db, dispatch, outcome, answer.attempt);
-        }
-        return true;
-      case "too_early":
-        await this.wait(answer.waitMs);
-        return true;
-      case "refused":
-        return false;
-      case "fenced":
-      case "ended":
-        throw new Left(answer.kind);
-    }
+  async known(call: TurnCall, action: Action | undefined, effect: RecordedEffect): Promise<CallResult> {
+    const settled = await this.settler.settle(effect, action);
+    return settled.kind === "done"
+      ? done(call, settled.observation)
+      : { id: call.id, outcome: "unknown", result: settled.text };
   }
 
   async wait(ms: number): Promise<void> {
@@ -248,19 +245,27 @@ class Collector {
     return crossed;
   }
 
-  async commitResults(results: readonly CallResult[]): Promise<void> {
+  async commitResults(): Promise<void> {
+    const { results } = this;
     const run = { ...this.turn.ids, nonce: this.deps.newId() };
-    const write = (db: Runner) => commitResults(db, run, results);
+    const told = results.map((result) => sourced(this.turn, result, this.deps.newId));
+    let stored: readonly CallResult[] = told;
+    const write = async (db: Runner) => {
+      stored = await this.own.write(db, run, told);
+      return this.own.kept(await commitResults(db, run, stored));
+    };
     const committed =
-      this.prior === undefined
+      this.prior === undefined && !this.own.waiting
         ? await write(this.deps.db)
         : await this.deps.db.transaction(async (tx) => {
             await this.settlePrior(tx);
             return write(tx);
           });
     this.prior = undefined;
+    this.own.done();
     this.turn.took(committed);
-    this.turn.close(results);
+    this.turn.close(stored);
+    this.results = [];
   }
 }
 

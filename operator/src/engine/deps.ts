@@ -27,6 +27,8 @@ export type EngineSettings = {
   readonly pollMs: number;
   readonly waitForPersonMs: number;
   readonly concurrency: number;
+  /** How long a closing call may take; absent = its constant. */
+  readonly closingMs?: number;
   /** The key of the install's own default endpoint, used only towards exactly that endpoint. */
   readonly installModel?: { readonly baseURL: string; readonly apiKey: string };
 };
@@ -48,4 +50,6 @@ export type EngineDeps = {
   readonly settings: EngineSettings;
   readonly log: Log;
   readonly meter: Meter;
+  /** May what people said here be told in other conversations of the agent? Unsure, or nobody to ask: no. */
+  readonly sensitivity?: (text: string) => Promise<"agent" | "conversation" | "unsure">;
 };

@@ -10,9 +10,11 @@ import { JOURNALED, type JournaledKind } from "#rules/effects.ts";
 import { stateAfter } from "#rules/journal.ts";
 import { MAX_RESULT } from "#rules/limits.ts";
 import { bounded } from "#rules/text.ts";
+import type { Action } from "./action.ts";
 import type { EngineDeps } from "./deps.ts";
-import type { CallRun, EffectDeclaration, Tool, ToolOutcome } from "./ports.ts";
-import { declaration } from "./response.ts";
+import type { Tool, ToolOutcome } from "./ports.ts";
+import type { Turn } from "./turn.ts";
+import { UNDO } from "./undo-tool.ts";
 
 export type Call = Pick<CallRow, "id" | "tool" | "class" | "kind" | "args" | "argsHash" | "target">;
 
@@ -34,10 +36,9 @@ export function prepareCrossing(
   deps: EngineDeps,
   run: { runId: string; token: number; seenSeq: number },
   call: Call,
-  tool: Tool,
-  effects: readonly EffectDeclaration[],
+  action: Action,
 ): Crossing {
-  const keyed = declaration(effects, call.tool)?.key !== undefined;
+  const keyed = action.tool.key !== undefined;
   const dispatch: Dispatch = {
     effectId: deps.newId(),
     nonce: deps.newId(),
@@ -53,12 +54,13 @@ export function prepareCrossing(
       effectId: dispatch.effectId,
       callId: call.id,
       kind: journaled(call.kind),
-      target: call.target ?? `tool:${call.tool}`,
+      target: action.target,
       argsHash: call.argsHash,
       keyed,
       sendMs: deps.settings.sendMs,
-      settleMs: deps.settings.sendMs + tool.timeLimitMs + deps.settings.settleSlackMs,
+      settleMs: deps.settings.sendMs + action.tool.timeLimitMs + deps.settings.settleSlackMs,
       seenSeq: run.seenSeq,
+      ...(action.compensates === undefined ? {} : { compensates: action.compensates }),
     },
   };
 }
@@ -67,24 +69,28 @@ export function cross(db: Runner, crossing: Crossing): Promise<Crossed> {
   return crossEffect(db, crossing.request);
 }
 
+/** A write that can be undone says so, and by what name: the model has no other way to know. */
+export function withUndo(observation: string, tool: Tool | undefined, effectId: string, offered: boolean): string {
+  if (tool?.compensate === undefined || !offered) return observation;
+  return `${observation}\n(This write is effect ${effectId}; the tool ${UNDO} takes it back.)`;
+}
+
 /** Sends. Never throws for what the outside does; an effect that left is awaited, whatever else happens. */
 export async function send(
   deps: EngineDeps,
-  run: CallRun,
-  call: Call,
-  tool: Tool,
+  turn: Pick<Turn, "callRun" | "tools">,
+  action: Action,
   dispatch: Dispatch,
-  effects: readonly EffectDeclaration[],
 ): Promise<ToolOutcome> {
+  const { tool } = action;
   failpoint(`before:tool.${tool.name}`);
-  const key = declaration(effects, call.tool)?.key;
   let outcome: ToolOutcome;
   try {
-    outcome = await tool.execute(call.args as Readonly<Record<string, unknown>>, {
-      run,
+    outcome = await tool.execute(action.args, {
+      run: turn.callRun,
       signal: new AbortController().signal,
       effectId: dispatch.effectId,
-      ...(key === undefined ? {} : { keyHeader: key }),
+      ...(tool.key === undefined ? {} : { keyHeader: tool.key }),
       sendBy: dispatch.sendBy,
       timeLimitMs: tool.timeLimitMs,
     });
@@ -98,7 +104,8 @@ export async function send(
   }
   failpoint(`after:tool.${tool.name}`);
   deps.meter.effect(outcome.kind);
-  return outcome;
+  if (outcome.kind !== "confirmed" || action.compensates !== undefined) return outcome;
+  return { ...outcome, observation: withUndo(outcome.observation, tool, dispatch.effectId, turn.tools.has(UNDO)) };
 }
 
 type Sender = Pick<Dispatch, "effectId" | "nonce">;

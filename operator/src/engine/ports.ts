@@ -3,6 +3,8 @@
  * engine has never heard of Kubernetes, of HTTP or of any provider's SDK.
  */
 import type { EffectKind } from "#rules/effects.ts";
+import type { Prices } from "#rules/money.ts";
+import type { Audience, Evidence } from "#rules/provenance.ts";
 
 /** Time as the engine sees it. `monotonic` in milliseconds, unaffected by clock changes, running on under SIGSTOP. */
 export interface Clock {
@@ -34,6 +36,8 @@ export type ModelEndpoint = {
   readonly contextTokens?: number;
   readonly maxOutputTokens?: number;
   readonly timeoutMs?: number;
+  /** US dollars per million tokens. Absent: what a call costs is not known. */
+  readonly prices?: Prices;
 };
 
 /** Chat Completions messages, the dialect every endpoint we speak to shares. Built by `rules/transcript.ts` only. */
@@ -66,7 +70,12 @@ export type ModelRequest = {
 /** One tool call of a response, in the order of its slots. Provider ids may be empty or repeated: never keys. */
 export type ModelCall = { readonly providerId: string; readonly name: string; readonly argumentsText: string };
 
-export type ModelUsage = { readonly inputTokens: number; readonly outputTokens: number };
+export type ModelUsage = {
+  readonly inputTokens: number;
+  readonly outputTokens: number;
+  /** Part of the input that the endpoint had cached; absent where it does not tell. */
+  readonly cachedInputTokens?: number;
+};
 
 export type ModelOutcome =
   | {
@@ -95,8 +104,32 @@ export interface ModelPort {
   complete(request: ModelRequest, signal: AbortSignal): Promise<ModelOutcome>;
 }
 
-/** How an Agent says that a tool's receiver honours an idempotency key (`effects: [{tool, key}]`). */
-export type EffectDeclaration = { readonly tool: string; readonly key?: string; readonly effect?: string };
+/** Arguments of a call that Pawl makes itself, by name, each a template (`rules/template.ts`). */
+export type Templates = Readonly<Record<string, string>>;
+
+/** How to find out whether a write whose answer was lost took place. */
+export type ProbeDeclaration = {
+  readonly tool: string;
+  readonly arguments: Templates;
+  /** A template: text that the answer holds if, and only if, it took place. */
+  readonly found: string;
+  readonly absenceIsConclusive: boolean;
+};
+
+/** How to undo a write. */
+export type Compensation = { readonly tool: string; readonly arguments: Templates };
+
+/** What an Agent says about one tool (`tools.effects[]`). */
+export type EffectDeclaration = {
+  readonly tool: string;
+  readonly effect?: string;
+  readonly target?: string;
+  readonly key?: string;
+  readonly probe?: ProbeDeclaration;
+  readonly compensate?: Compensation;
+  /** An error result proves that nothing was changed. */
+  readonly errorMeansNotApplied?: boolean;
+};
 
 /** The run that a call belongs to: whose it is, and where its answer goes. */
 export type CallRun = {
@@ -121,10 +154,20 @@ export type ToolContext = {
 
 /** What became of a call. `observation` is what the model reads (text, already bounded). */
 export type ToolOutcome =
-  /** The receiver answered that it did it (or: the read returned). `receipt` is small JSON for the journal. */
-  | { readonly kind: "confirmed"; readonly observation: string; readonly receipt: Readonly<Record<string, unknown>> }
-  /** Provably not applied: refused, or no byte left. */
-  | { readonly kind: "failed"; readonly observation: string }
+  /**
+   * The receiver answered that it did it (or: the read returned). `receipt` is small JSON for the journal; what the
+   * receiver answered with, where that is JSON and short, is its `result`. `partial`: the observation leaves something out.
+   */
+  | {
+      readonly kind: "confirmed";
+      readonly observation: string;
+      readonly receipt: Readonly<Record<string, unknown>>;
+      readonly partial?: boolean;
+      /** What it read that had come from outside before. */
+      readonly restsOn?: readonly Evidence[];
+    }
+  /** Provably not applied: refused, or no byte left. `absent`: a read was told that there is nothing there. */
+  | { readonly kind: "failed"; readonly observation: string; readonly absent?: boolean }
   /** Sent, or perhaps sent, and no conclusive answer. */
   | { readonly kind: "unknown"; readonly observation: string };
 
@@ -146,6 +189,19 @@ export interface Tool {
   effect(args: Readonly<Record<string, unknown>>): EffectKind;
   /** Global string naming what an effectful call changes. */
   target(args: Readonly<Record<string, unknown>>): string;
+  /** Header or argument that carries the effect's id. Naming it says that the receiver honours it. */
+  readonly key?: string;
+  readonly probe?: ProbeDeclaration;
+  readonly compensate?: Compensation;
+  /** Other tools that a call of this one may be: whatever is asked before those is asked before this one. */
+  readonly standsFor?: readonly string[];
+  /**
+   * Results come from outside: the host or server that they come from, without secrets and queries. Absent: they come
+   * from within.
+   */
+  source?(args: Readonly<Record<string, unknown>>): string;
+  /** Who may be shown its results. Absent: the conversation that asked. */
+  readonly audience?: Audience;
   /** Never throws for what the outside does. */
   execute(args: Readonly<Record<string, unknown>>, context: ToolContext): Promise<ToolOutcome>;
 }

@@ -4,20 +4,26 @@ import type { CrossRequest } from "#ledger/effects.ts";
 import { type CallRow, commitResponse, commitResults, type Committed } from "#ledger/steps.ts";
 import { EFFECTS, type EffectKind } from "#rules/effects.ts";
 import { BUILDER_VERSION, type StoredResponse } from "#rules/transcript.ts";
+import { actionOf } from "./action.ts";
+import { type Cost, costOf, NO_COST } from "./budget.ts";
 import { canonicalHash } from "./canonical.ts";
 import type { EngineDeps } from "./deps.ts";
 import { cross, type Crossing, prepareCrossing } from "./dispatch.ts";
-import type { ModelRequest } from "./ports.ts";
-import { planCalls, type Response, storedCall, takeIn } from "./response.ts";
+import type { ModelRequest, ModelUsage } from "./ports.ts";
+import { basis, stepOf, whyBarred } from "./provenance.ts";
+import { requestHash } from "./request-hash.ts";
+import { planCalls, replyCall, type Response, storedCall, type Taken, takeIn } from "./response.ts";
 import { Left, type Turn } from "./turn.ts";
+import { UNDO } from "./undo-tool.ts";
 
 /** Takes in a model's response and commits it. */
 export async function commit(deps: EngineDeps, turn: Turn, request: ModelRequest, said: Response): Promise<void> {
   const response = takeIn(said, deps.redaction);
   const calls = await planCalls(response, {
     tools: turn.tools,
-    effects: turn.agent.effects,
+    withheld: (name) => turn.toolset.all.has(name),
     newId: deps.newId,
+    requireApproval: turn.agent.requireApproval,
     run: turn.callRun,
     room: turn.agent.budgets.toolCalls - turn.toolCalls,
   });
@@ -26,8 +32,17 @@ export async function commit(deps: EngineDeps, turn: Turn, request: ModelRequest
     calls: response.calls.map(storedCall),
     truncated: response.truncated,
   };
+  await record(deps, turn, { ...asked(turn, request, response), stored, calls });
+}
+
+/** What a step keeps of the model call that it stands for. */
+export function asked(
+  turn: Turn,
+  request: ModelRequest,
+  response: Taken,
+): Pick<Recorded, "request" | "usage" | "cost" | "modelCall"> {
   const facts = {
-    hash: canonicalHash({ messages: request.messages, tools: request.tools }),
+    hash: requestHash(request),
     model: request.endpoint.model,
     baseURL: request.endpoint.baseURL,
     tools: canonicalHash(request.tools),
@@ -36,14 +51,35 @@ export async function commit(deps: EngineDeps, turn: Turn, request: ModelRequest
     resumed: turn.resuming,
     finishReason: response.finishReason,
   };
-  await record(deps, turn, { request: facts, stored, calls, usage: response.usage, modelCall: true });
+  const answer = () => `${response.text ?? ""}${response.calls.map((call) => call.argumentsText).join("")}`;
+  const { usage } = response;
+  return { request: facts, usage, cost: costOf(request, usage, answer), modelCall: true };
 }
+
+/** The step of a closing call that said something; null: it did not. */
+export function closingStep(
+  deps: EngineDeps,
+  turn: Turn,
+  request: ModelRequest,
+  response: Taken,
+  ending: NonNullable<StoredResponse["ending"]>,
+): Recorded | null {
+  const text = response.text?.trim() ?? "";
+  if (text === "") return null;
+  // No `closing`: these are the model's words, and may show no more than any answer of its.
+  const stored: StoredResponse = { text, calls: [], truncated: response.truncated, ending };
+  return { ...asked(turn, request, response), stored, calls: [replyCall(text, deps.newId)] };
+}
+
+/** Of words of our own: no model was asked. */
+export const UNASKED = { usage: null, cost: NO_COST, modelCall: false } as const;
 
 export type Recorded = {
   readonly request: unknown;
   readonly stored: StoredResponse;
   readonly calls: CallRow[];
-  readonly usage: { inputTokens: number; outputTokens: number } | null;
+  readonly usage: ModelUsage | null;
+  readonly cost: Cost;
   readonly modelCall: boolean;
 };
 
@@ -60,9 +96,10 @@ export async function record(deps: EngineDeps, turn: Turn, step: Recorded): Prom
     usage: step.usage,
     calls: step.calls,
     modelCall: step.modelCall,
+    ...step.cost,
   };
   const first = step.calls.find((call) => call.outcome === null);
-  const crossing = first === undefined ? undefined : crossingWith(deps, turn, first);
+  const crossing = first === undefined ? undefined : crossingWith(deps, turn, first, step.stored);
   let committed: Committed;
   let crossed = false;
   if (crossing === undefined) {
@@ -79,22 +116,28 @@ export async function record(deps: EngineDeps, turn: Turn, step: Recorded): Prom
   turn.attempts = 0;
   turn.steps.push({ ordinal, response: step.stored, resumed: step.modelCall && turn.resuming });
   turn.interrupted = false;
-  turn.calls.push(...step.calls.map((call) => ({ ...call, ordinal })));
+  turn.saw(step.calls);
+  turn.calls.push(...step.calls.map((call) => ({ gate: "none" as const, ...call, ordinal })));
   turn.modelCalls += step.modelCall ? 1 : 0;
   turn.toolCalls += step.calls.filter((call) => call.class !== "reply").length;
   turn.inputTokens += step.usage?.inputTokens ?? 0;
   turn.outputTokens += step.usage?.outputTokens ?? 0;
+  turn.spentMicros += step.cost.spentMicros;
   if (!crossed || first === undefined || crossing === undefined) return;
   if (first.class === "reply") turn.replied = true;
   else turn.crossed = { callId: first.id, crossing };
 }
 
 /** The crossing that shares the response's commit: the reply's, or that of a first call that changes something. */
-function crossingWith(deps: EngineDeps, turn: Turn, first: CallRow): Crossing | undefined {
-  if (first.class === "reply") return replyCrossing(deps, turn, first);
+function crossingWith(deps: EngineDeps, turn: Turn, first: CallRow, step: StoredResponse): Crossing | undefined {
+  if (first.class === "reply")
+    return whyBarred(turn, step) === null ? replyCrossing(deps, turn, first, step) : undefined;
   const tool = turn.tools.get(first.tool);
-  if (tool === undefined || turn.stop || !EFFECTS[first.kind as EffectKind].crosses) return undefined;
-  return prepareCrossing(deps, turn.ids, first, tool, turn.agent.effects);
+  if (tool === undefined || turn.stop || first.gate === "open" || !EFFECTS[first.kind as EffectKind].crosses)
+    return undefined;
+  // What an undo does is read from rows when its turn comes.
+  if (first.tool === UNDO) return undefined;
+  return prepareCrossing(deps, turn.ids, first, actionOf(first, tool));
 }
 
 /** A refusal here is found again, with its words, when the call's turn comes: nothing has left. */
@@ -104,7 +147,12 @@ async function passes(crossing: Crossing, tx: Runner): Promise<boolean> {
 }
 
 /** For an applied Run the reply is a row: committing it is delivery, through the slot that chat uses too. */
-function replyCrossing(deps: EngineDeps, turn: Turn, call: Pick<CallRow, "id" | "argsHash">): Crossing {
+function replyCrossing(
+  deps: EngineDeps,
+  turn: Turn,
+  call: Pick<CallRow, "id" | "argsHash">,
+  step: Pick<StoredResponse, "closing">,
+): Crossing {
   const dispatch = { effectId: deps.newId(), nonce: deps.newId(), sendBy: 0, keyed: false };
   const { sendMs, settleSlackMs } = deps.settings;
   const request: CrossRequest = {
@@ -117,6 +165,7 @@ function replyCrossing(deps: EngineDeps, turn: Turn, call: Pick<CallRow, "id" | 
     sendMs,
     settleMs: sendMs + settleSlackMs,
     receipt: { delivered: "ledger" },
+    builtOn: basis(turn, step).map(({ id }) => id),
   };
   return { dispatch, request };
 }
@@ -125,20 +174,26 @@ const WITHHELD = "not sent: there is newer input";
 
 /** A reply that was committed and has not crossed: by a worker that died, or because it was refused a moment ago. */
 export async function sendReply(deps: EngineDeps, turn: Turn, call: Pick<CallRow, "id" | "argsHash">): Promise<void> {
-  const answer = await cross(deps.db, replyCrossing(deps, turn, call));
+  const step = stepOf(turn, call.id);
+  const why = whyBarred(turn, step);
+  if (why !== null) return withhold(deps, turn, call.id, why);
+  const answer = await cross(deps.db, replyCrossing(deps, turn, call, step));
   switch (answer.kind) {
     case "crossed":
     case "already":
       turn.replied = true;
       return;
     case "stale_input":
-    case "hold": {
-      const results = [{ id: call.id, outcome: "withheld", result: WITHHELD }] as const;
-      turn.took(await commitResults(deps.db, { ...turn.ids, nonce: deps.newId() }, results));
-      turn.close(results);
-      return;
-    }
+    case "hold":
+      return withhold(deps, turn, call.id, WITHHELD);
     default:
       throw new Left(answer.kind);
   }
+}
+
+/** The answer stays, as an unsent draft that the model is shown with the reason. */
+async function withhold(deps: EngineDeps, turn: Turn, callId: string, why: string): Promise<void> {
+  const results = [{ id: callId, outcome: "withheld", result: why }] as const;
+  turn.took(await commitResults(deps.db, { ...turn.ids, nonce: deps.newId() }, results));
+  turn.close(results);
 }

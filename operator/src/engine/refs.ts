@@ -2,7 +2,9 @@
 import { type AgentToCheck, listAgentsToCheck, recordRefs } from "#ledger/agents.ts";
 import { readAgentSpec } from "./agent.ts";
 import { credentialFor } from "./credential.ts";
+import { declarationProblem } from "./declarations.ts";
 import type { EngineDeps } from "./deps.ts";
+import { builtinTools, offered, type Offering } from "./toolset.ts";
 
 /** A missing reference is tried again this often: a person who creates the Secret sees it work within seconds. */
 export const RETRY_MISSING_MS = 5_000;
@@ -11,7 +13,7 @@ export const RECHECK_FOUND_MS = 60_000;
 /** Between two looks at the list. */
 export const LOOK_MS = 1_000;
 
-type Deps = Pick<EngineDeps, "db" | "credentials" | "settings" | "tools" | "clock" | "log">;
+type Deps = Pick<EngineDeps, "credentials" | "settings" | "clock"> & Offering;
 
 export async function judgeRefs(deps: Deps, agent: AgentToCheck): Promise<{ reason: string; message: string } | null> {
   const spec = readAgentSpec(agent.spec);
@@ -21,13 +23,17 @@ export async function judgeRefs(deps: Deps, agent: AgentToCheck): Promise<{ reas
       message: "neither the Agent nor the install names a model: set spec.models.primary",
     };
   }
-  const unknown = spec.tools.filter((name) => !deps.tools.has(name));
+  const known = offered(deps);
+  const unknown = spec.tools.filter((name) => !known.includes(name));
   if (unknown.length > 0) {
     return {
       reason: "ToolUnknown",
-      message: `no such tool: ${unknown.join(", ")}; there are ${[...deps.tools.keys()].sort().join(", ")}`,
+      message: `no such tool: ${unknown.join(", ")}; there are ${known.join(", ")}`,
     };
   }
+  const tools = new Map(builtinTools(deps, spec).map((tool) => [tool.name, tool]));
+  const problem = declarationProblem(spec.effects, (name) => tools.get(name));
+  if (problem !== null) return problem;
   const credential = await credentialFor(deps, agent.namespace, spec.primary);
   return credential.kind === "ready" ? null : { reason: credential.reason, message: credential.message };
 }

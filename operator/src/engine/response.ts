@@ -4,7 +4,8 @@
  * limit runs none of its calls; arguments are never repaired.
  */
 import type { CallRow } from "#ledger/steps.ts";
-import { effectKind, EFFECTS, type EffectKind } from "#rules/effects.ts";
+import { EFFECTS, type EffectKind } from "#rules/effects.ts";
+import { matchesAny } from "#rules/globs.ts";
 import {
   MAX_ARGUMENTS,
   MAX_CALLS_PER_RESPONSE,
@@ -17,7 +18,9 @@ import { bounded, head, storable } from "#rules/text.ts";
 import { callName } from "#rules/transcript.ts";
 import { boundedTarget, readArguments } from "./arguments.ts";
 import { canonicalHash } from "./canonical.ts";
-import type { CallRun, EffectDeclaration, ModelCall, ModelOutcome, ModelUsage, Tool } from "./ports.ts";
+import { ownKind } from "./own-store.ts";
+import type { CallRun, ModelCall, ModelOutcome, ModelUsage, Tool } from "./ports.ts";
+import { provenanceOf } from "./provenance.ts";
 import type { Redaction } from "./redaction.ts";
 
 export type Response = Extract<ModelOutcome, { kind: "response" }>;
@@ -31,7 +34,10 @@ export type Taken = Omit<Response, "calls"> & {
 };
 export type CallContext = {
   readonly tools: ReadonlyMap<string, Tool>;
-  readonly effects: readonly EffectDeclaration[];
+  /** Tools that the agent has and that may not be used where this run answers. */
+  readonly withheld: (tool: string) => boolean;
+  /** Globs over tools whose calls wait for a person. */
+  readonly requireApproval: readonly string[];
   readonly newId: () => string;
   readonly run: CallRun;
   /** Calls that the run's budget still has room for. */
@@ -41,8 +47,14 @@ export type CallContext = {
 const count = (tokens: number): number =>
   Number.isFinite(tokens) ? Math.min(Math.max(0, Math.trunc(tokens)), 2 ** 31 - 1) : 0;
 
-const usageOf = (usage: ModelUsage | null): ModelUsage | null =>
-  usage === null ? null : { inputTokens: count(usage.inputTokens), outputTokens: count(usage.outputTokens) };
+export function usageOf(usage: ModelUsage | null): ModelUsage | null {
+  if (usage === null) return null;
+  const { inputTokens, outputTokens, cachedInputTokens: cached } = usage;
+  const counted = { inputTokens: count(inputTokens), outputTokens: count(outputTokens) };
+  return cached === undefined
+    ? counted
+    : { ...counted, cachedInputTokens: Math.min(count(cached), count(inputTokens)) };
+}
 
 /**
  * What a model says is bounded and storable before anything is made of it, so that a run that goes on in memory and
@@ -84,10 +96,6 @@ export const storedCall = ({ name, argumentsText }: ModelCall): { name: string; 
 
 type Judged = { tool: Tool; args: Readonly<Record<string, unknown>>; kind: EffectKind } | { refusal: string };
 
-/** What the Agent wrote about a tool, if anything. */
-export const declaration = (effects: readonly EffectDeclaration[], tool: string): EffectDeclaration | undefined =>
-  effects.find((effect) => effect.tool === tool);
-
 function judge(call: Taken["calls"][number], idx: number, response: Taken, context: CallContext): Judged {
   if (idx >= MAX_CALLS_PER_RESPONSE) {
     return {
@@ -102,6 +110,9 @@ function judge(call: Taken["calls"][number], idx: number, response: Taken, conte
     };
   }
   const tool = context.tools.get(call.name);
+  if (tool === undefined && context.withheld(call.name)) {
+    return { refusal: `Not run: ${callName(call.name)} may not be used in this place.` };
+  }
   if (tool === undefined) {
     const known = [...context.tools.keys()].sort().join(", ");
     return {
@@ -122,7 +133,7 @@ function judge(call: Taken["calls"][number], idx: number, response: Taken, conte
   return {
     tool,
     args: parsed.value,
-    kind: effectKind(declaration(context.effects, tool.name)?.effect, tool.effect(parsed.value)),
+    kind: ownKind(tool, parsed.value),
   };
 }
 
@@ -148,7 +159,7 @@ function accepted(
   call: ModelCall,
   idx: number,
   judged: Exclude<Judged, { refusal: string }>,
-  newId: () => string,
+  { newId, requireApproval }: CallContext,
 ): CallRow {
   const effectClass = EFFECTS[judged.kind].class;
   const changes = effectClass !== "pure" && effectClass !== "internal_durable";
@@ -162,6 +173,9 @@ function accepted(
     args: judged.args,
     argsHash: canonicalHash({ tool: judged.tool.name, args: judged.args }),
     target: changes ? boundedTarget(judged.tool.target(judged.args)) : null,
+    gate: [judged.tool.name, ...(judged.tool.standsFor ?? [])].some((name) => matchesAny(requireApproval, name))
+      ? "open"
+      : "none",
     outcome: null,
     result: null,
   };
@@ -177,7 +191,7 @@ function rowOf(
   try {
     const judged = judge(call, idx, response, context);
     if ("refusal" in judged) return { row: rejected(call, idx, judged.refusal, context.newId) };
-    return { row: accepted(call, idx, judged, context.newId), tool: judged.tool };
+    return { row: accepted(call, idx, judged, context), tool: judged.tool };
   } catch {
     const refusal = `Not run: ${callName(call.name)} could not make anything of these arguments.`;
     return { row: rejected(call, idx, refusal, context.newId) };
@@ -197,7 +211,7 @@ export async function planCalls(response: Taken, context: CallContext): Promise<
       rows.push(row);
       continue;
     }
-    prefix &&= tool.quick && row.class === "pure";
+    prefix &&= tool.quick && row.class === "pure" && row.gate !== "open";
     if (!prefix) {
       rows.push(row);
       continue;
@@ -207,7 +221,12 @@ export async function planCalls(response: Taken, context: CallContext): Promise<
       signal: new AbortController().signal,
       timeLimitMs: tool.timeLimitMs,
     });
-    rows.push({ ...row, outcome: "real", result: bounded(outcome.observation, MAX_RESULT) });
+    rows.push({
+      ...row,
+      outcome: "real",
+      result: bounded(outcome.observation, MAX_RESULT),
+      ...provenanceOf(tool, row, outcome, context),
+    });
   }
   if (rows.length === 0 && response.text !== null && response.text.trim() !== "")
     rows.push(replyCall(response.truncated ? `${response.text}${CUT}` : response.text, context.newId));

@@ -1,13 +1,51 @@
-/** The tools of one turn: what its Agent names of what the install offers, in the Agent's order (prompt caches like it). */
+/** The tools of one turn: what its Agent names of what there is, in the Agent's order (prompt caches like it). */
+import { isAllowed, placeOf } from "#rules/place.ts";
 import type { AgentSpec } from "./agent.ts";
+import { BUILT_IN, builtIn } from "./builtin/memory.ts";
+import { declared } from "./declared.ts";
 import type { EngineDeps } from "./deps.ts";
+import { isStoreVerb } from "./own-store.ts";
 import type { Tool } from "./ports.ts";
+import { UNDO, undoTool } from "./undo-tool.ts";
 
-export function toolsetOf(deps: Pick<EngineDeps, "tools" | "redaction">, agent: AgentSpec): ReadonlyMap<string, Tool> {
-  return new Map(
-    agent.tools.flatMap((name) => {
-      const tool = deps.tools.get(name);
-      return tool === undefined ? [] : [[name, deps.redaction.covering(tool)] as const];
-    }),
-  );
+export type Offering = Pick<EngineDeps, "db" | "newId" | "tools" | "redaction" | "sensitivity" | "log">;
+
+export type Toolset = {
+  /** What the model is shown and may call. */
+  readonly offered: ReadonlyMap<string, Tool>;
+  /** Those too that may not be called in this place: Pawl itself may look with them. */
+  readonly all: ReadonlyMap<string, Tool>;
+};
+
+const byName = (tools: readonly Tool[]): ReadonlyMap<string, Tool> => new Map(tools.map((tool) => [tool.name, tool]));
+
+/** The built-in tools that the Agent names, as it declares them. What it says about a verb of the store changes nothing. */
+export function builtinTools(deps: Offering, agent: AgentSpec): Tool[] {
+  const own = builtIn(deps, agent);
+  return agent.tools.flatMap((name) => {
+    const tool = own.get(name) ?? deps.tools.get(name);
+    if (tool === undefined || isStoreVerb(tool)) return tool ?? [];
+    const said = agent.effects.find((effect) => effect.tool === name);
+    return [declared(tool, said)];
+  });
 }
+
+export function toolsetOf(
+  deps: Pick<EngineDeps, "redaction">,
+  declaredTools: readonly Tool[],
+  agent: AgentSpec,
+  connector: string,
+): Toolset {
+  const place = placeOf(connector);
+  // What a verb of the store writes are arguments, which were looked at before.
+  const tools = declaredTools.map((tool) => (isStoreVerb(tool) ? tool : deps.redaction.covering(tool)));
+  const allowed = tools.filter((tool) => isAllowed(agent.places, place, tool.name));
+  // The undoing tool has to be one that the model may call: `undo` is no way around a rule.
+  const undoing = allowed.flatMap(({ compensate }) => allowed.filter((tool) => tool.name === compensate?.tool));
+  const undoable = undoing.length > 0 && isAllowed(agent.places, place, UNDO);
+  const offeredTools = undoable ? [...allowed, undoTool(undoing.map((tool) => tool.name))] : allowed;
+  return { offered: byName(offeredTools), all: byName(tools) };
+}
+
+/** Every name that an Agent may list. */
+export const offered = (deps: Pick<EngineDeps, "tools">): string[] => [...deps.tools.keys(), ...BUILT_IN].sort();

@@ -1,21 +1,30 @@
 /** A turn in the hands of one worker: the rows read back, kept in step with every commit that this worker makes. */
+import { evidenceIn, type Provenance } from "#ledger/evidence.ts";
 import type { EarlierTurn, RecordedEffect, RunRecord } from "#ledger/reads.ts";
-import type { CallResult, CallRow, Committed } from "#ledger/steps.ts";
+import type { CallGate, CallResult, CallRow, Committed } from "#ledger/steps.ts";
 import type { CompactionLevel } from "#rules/compaction.ts";
+import type { Evidence } from "#rules/provenance.ts";
 import { type StoredResponse, transcript, type TranscriptMessage } from "#rules/transcript.ts";
 import type { AgentSpec } from "./agent.ts";
 import type { Crossing } from "./dispatch.ts";
 import type { HeldLease } from "./lease.ts";
-import type { CallRun, Tool } from "./ports.ts";
+import type { CallRun, Clock, Tool } from "./ports.ts";
+import type { Toolset } from "./toolset.ts";
+import { WorkClock } from "./work-clock.ts";
 
 /** The worker lets go of this run: it ended, somebody else holds it, or the process shuts down. Nothing is written. */
 export class Left extends Error {}
 
-export type TurnCall = CallRow & { readonly ordinal: number };
+/** Classes of calls that leave nothing on its way outside. */
+const WITHIN: ReadonlySet<string> = new Set(["pure", "internal_durable", "reply"]);
+
+export type TurnCall = CallRow & { readonly ordinal: number; readonly gate: CallGate };
 
 export class Turn {
   readonly run: RunRecord;
   readonly agent: AgentSpec;
+  readonly toolset: Toolset;
+  /** Those that the model may call. */
   readonly tools: ReadonlyMap<string, Tool>;
   readonly lease: HeldLease;
   readonly seenSeq: number;
@@ -34,16 +43,21 @@ export class Turn {
   toolCalls: number;
   inputTokens: number;
   outputTokens: number;
+  spentMicros: number;
+  readonly work: WorkClock;
   stop: boolean;
   replied: boolean;
+  /** What its requests contain of the outside, by id. */
+  readonly #evidence: Map<string, Evidence>;
   /** Crossed in the response's own commit, not sent yet. */
   crossed: { callId: string; crossing: Crossing } | undefined;
 
-  constructor(run: RunRecord, agent: AgentSpec, tools: ReadonlyMap<string, Tool>, lease: HeldLease) {
+  constructor(run: RunRecord, agent: AgentSpec, toolset: Toolset, lease: HeldLease, clock: Clock) {
     this.run = run;
     this.lease = lease;
     this.agent = agent;
-    this.tools = tools;
+    this.toolset = toolset;
+    this.tools = toolset.offered;
     this.seenSeq = Math.max(0, ...run.triggers.map((trigger) => trigger.seq));
     this.earlier = run.earlier;
     this.steps = run.steps.map((step) => ({
@@ -53,7 +67,12 @@ export class Turn {
     }));
     this.interrupted = run.interrupted;
     this.compaction = run.steps.some((step) => step.compaction > 0) ? 1 : 0;
-    this.calls = run.calls.map((call) => ({ ...call, providerId: null, outcome: call.outcome as CallRow["outcome"] }));
+    this.calls = run.calls.map((call) => ({
+      ...call,
+      providerId: null,
+      gate: call.gate as CallGate,
+      outcome: call.outcome as CallRow["outcome"],
+    }));
     this.effects = [...run.effects];
     this.nextOrdinal = run.nextOrdinal;
     this.attempts = run.attempts;
@@ -61,8 +80,11 @@ export class Turn {
     this.toolCalls = run.toolCalls;
     this.inputTokens = run.inputTokens;
     this.outputTokens = run.outputTokens;
+    this.spentMicros = run.spentMicros;
+    this.work = new WorkClock(clock, run.workedMs, agent.budgets.wallClockMs);
     this.stop = run.stopRequested;
     this.replied = run.replied;
+    this.#evidence = new Map(run.evidence.map((evidence) => [evidence.id, evidence]));
   }
 
   get ids(): { runId: string; token: number; seenSeq: number } {
@@ -74,13 +96,22 @@ export class Turn {
     return { runId: id, agentId, conversationId, namespace };
   }
 
+  get evidence(): Evidence[] {
+    return [...this.#evidence.values()];
+  }
+
+  /** What was committed is shown to the model from here on. */
+  saw(results: readonly Provenance[]): void {
+    for (const evidence of evidenceIn(results)) this.#evidence.set(evidence.id, evidence);
+  }
+
   get openCalls(): TurnCall[] {
     return this.calls.filter((call) => call.outcome === null);
   }
 
   /** Nothing is on its way outside, nor was it ever. */
   get untouched(): boolean {
-    return this.effects.length === 0 && this.calls.every((call) => call.class === "pure" || call.class === "reply");
+    return this.effects.length === 0 && this.calls.every((call) => WITHIN.has(call.class));
   }
 
   /** There is something to go on from. */
@@ -88,13 +119,14 @@ export class Turn {
     return this.interrupted && this.steps.length > 0;
   }
 
-  messages(): TranscriptMessage[] {
+  messages(closing?: "exhausted"): TranscriptMessage[] {
     return transcript({
       agentName: this.run.agentName,
       instructions: this.agent.instructions,
       contextTokens: this.agent.contextTokens,
       compaction: this.compaction,
-      toolsOffered: this.tools.size > 0,
+      toolsOffered: this.tools.size > 0 && closing === undefined,
+      closing,
       earlier: this.earlier,
       triggers: this.run.triggers,
       steps: this.steps,
@@ -111,6 +143,7 @@ export class Turn {
   }
 
   close(results: readonly CallResult[]): void {
+    this.saw(results);
     const byId = new Map(results.map((result) => [result.id, result]));
     this.calls = this.calls.map((call) => {
       const result = byId.get(call.id);

@@ -29,15 +29,21 @@ const crossEffectStatement = statement({
     settle_ms: "int4",
     seen_seq: "int8",
     receipt: "jsonb?",
+    compensates: "uuid?",
+    built_on: "uuid[]",
   },
   columns: { verdict: "text" },
   // A reply whose delivery is its row (kubectl) comes with its receipt and is confirmed at once.
   text: `
-    with locked as (
+    with turn as (
       select r.id as run_id, root.id as root_id, root.request_id, root.journal_scope, r.lease_token, r.lease_owner, r.lease_until,
              r.live, root.live as root_live, root.reply_at, root.amend_seq, root.hold_seq, root.hold_until,
              root.closed_to_interrupts, coalesce(root.stop_requested_at, r.stop_requested_at) as stop_at, r.next_ordinal
       from runs root join runs r on r.root_id = root.id where r.id = :run for no key update of root, r),
+    call as (
+      select c.gate, c.args_hash as call_hash from turn join tool_calls c on c.run_id = turn.run_id
+      where c.id = :call for no key update of c),
+    locked as (select * from turn left join call on true),
     verdict as (
       select *, case
         when not live or not root_live then 'ended'
@@ -45,16 +51,17 @@ const crossEffectStatement = statement({
         when reply_at is not null then 'reply_sent'
         when stop_at is not null and not :is_reply then 'stopping'
         when stop_at is not null then 'crossed'
+        when gate <> 'none' and (gate <> 'approved' or call_hash <> :args_hash) then 'approval'
         when amend_seq > :seen_seq and not closed_to_interrupts then 'stale_input'
         when hold_seq > :seen_seq and hold_until > pawl_now() and not closed_to_interrupts then 'hold'
         else 'crossed' end as verdict from locked),
     effect as (
       insert into commitment_effects (id, call_id, run_id, root_id, request_id, journal_scope, kind, target, args_hash, repeat, keyed,
-                                      state, nonce, lease_token, dispatched_at, send_by, settle_at, settled_at, receipt)
+                                      state, nonce, lease_token, dispatched_at, send_by, settle_at, settled_at, receipt, built_on, compensates)
       select :effect, :call, run_id, root_id, request_id, journal_scope, :kind, :target, :args_hash, :repeat, :keyed,
              case when :receipt is null then 'dispatched' else 'confirmed' end, :nonce, lease_token, pawl_now(),
              pawl_now() + :send_ms * interval '1 ms', pawl_now() + :settle_ms * interval '1 ms',
-             case when :receipt is not null then pawl_now() end, :receipt
+             case when :receipt is not null then pawl_now() end, :receipt, :built_on, :compensates
       from verdict where verdict = 'crossed' on conflict do nothing returning id),
     crossed as (
       update runs r set
@@ -139,6 +146,7 @@ const redispatchEffectStatement = statement({
     send_ms: "int4",
     settle_ms: "int4",
     max_attempts: "int4",
+    absent: "bool",
   },
   columns: { verdict: "text", attempt: "int4", wait_ms: "int8" },
   text: `
@@ -152,7 +160,7 @@ const redispatchEffectStatement = statement({
         when not live then 'ended'
         when lease_token <> :token or lease_owner is null or lease_until < pawl_now() then 'fenced'
         when nonce = :nonce then 'already'
-        when state not in ('dispatched', 'unknown') or not keyed or attempt >= :max_attempts or stop_requested_at is not null then 'refused'
+        when state not in ('dispatched', 'unknown') or not (keyed or :absent) or attempt >= :max_attempts or stop_requested_at is not null then 'refused'
         when settle_at > pawl_now() then 'too_early'
         else 'crossed' end as verdict from locked),
     sent as (
@@ -207,12 +215,16 @@ export type CrossRequest = {
   readonly seenSeq: number;
   /** Only for a reply that is delivered by being recorded. */
   readonly receipt?: Readonly<Record<string, unknown>>;
+  /** Only for a compensation: the effect that it undoes. */
+  readonly compensates?: string;
+  /** Evidence that a reply was built on. */
+  readonly builtOn?: readonly string[];
 };
 
 export type Crossed =
   | { readonly kind: "crossed" | "already" }
   | OccupiedBy
-  | { readonly kind: "fenced" | "ended" | "reply_sent" | "stopping" | "stale_input" | "hold" };
+  | { readonly kind: "fenced" | "ended" | "reply_sent" | "stopping" | "approval" | "stale_input" | "hold" };
 
 /** Repeats of one call that A-B-A may open in one scope before it is called a loop and refused. */
 export const MAX_REPEATS = 100;
@@ -235,6 +247,8 @@ export async function crossEffect(db: Runner, request: CrossRequest): Promise<Cr
       settle_ms: request.settleMs,
       seen_seq: request.seenSeq,
       receipt: request.receipt ?? null,
+      compensates: request.compensates ?? null,
+      built_on: request.builtOn ?? [],
     });
     const { verdict } = row;
     if (verdict === "crossed" || verdict === "fenced" || verdict === "ended") return { kind: verdict };
@@ -261,7 +275,7 @@ export async function crossEffect(db: Runner, request: CrossRequest): Promise<Cr
       request,
     );
     if (verdict !== "occupied" && found.kind !== "already") {
-      return { kind: verdict as "reply_sent" | "stopping" | "stale_input" | "hold" };
+      return { kind: verdict as "reply_sent" | "stopping" | "approval" | "stale_input" | "hold" };
     }
     if (found.kind !== "repeat") return found;
     repeat = found.repeat;
@@ -296,7 +310,10 @@ export type Redispatch =
   | { readonly kind: "too_early"; readonly waitMs: number }
   | { readonly kind: "refused" | "fenced" | "ended" };
 
-/** The same request again under the same key: only after `settle_at`, only where the receiver honours the key. */
+/**
+ * The same request again under the same row: only after `settle_at`, only where the receiver honours the key or a look
+ * after that time proved that nothing is there (`absent`).
+ */
 export async function redispatchEffect(
   db: Runner,
   request: {
@@ -307,6 +324,7 @@ export async function redispatchEffect(
     sendMs: number;
     settleMs: number;
     maxAttempts: number;
+    absent?: boolean;
   },
 ): Promise<Redispatch> {
   const row = await db.one(redispatchEffectStatement, {
@@ -317,6 +335,7 @@ export async function redispatchEffect(
     send_ms: request.sendMs,
     settle_ms: request.settleMs,
     max_attempts: request.maxAttempts,
+    absent: request.absent ?? false,
   });
   switch (row.verdict) {
     case "crossed":

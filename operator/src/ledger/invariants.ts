@@ -53,7 +53,35 @@ export const INVARIANTS: readonly { name: string; statement: Statement<Record<ne
     `select c.id::text as offender from tool_calls c
      where c.class = 'effectful' and c.outcome in ('real', 'unknown')
        and not exists (select from commitment_effects e join runs r on r.journal_scope = e.journal_scope
-                       where r.id = c.run_id and (e.call_id = c.id or e.args_hash = c.args_hash))`,
+                       where r.id = c.run_id and (e.call_id = c.id or e.args_hash = c.args_hash))
+       and not (c.kind = 'compensation' and exists (
+         select from commitment_effects e where e.compensates::text = c.args ->> 'effect' and e.state = 'confirmed'))`,
+  ),
+  invariant(
+    "i5_a_compensation_undoes_what_took_place",
+    `select e.id::text as offender from commitment_effects e left join commitment_effects w on w.id = e.compensates
+     where (e.kind = 'compensation') <> (e.compensates is not null) or w.state <> 'confirmed'`,
+  ),
+  invariant(
+    "i5_gated_calls_ran_only_when_approved",
+    `select c.id::text as offender from tool_calls c where c.gate <> 'none'
+       and (c.outcome in ('real', 'unknown') or exists (select from commitment_effects e where e.call_id = c.id))
+       and not exists (select from approvals a where a.call_id = c.id and a.state = 'approved' and a.args_hash = c.args_hash
+                       and not exists (select from commitment_effects e where e.call_id = c.id and e.args_hash <> a.args_hash))`,
+  ),
+  invariant(
+    "i5_gates_are_as_decided",
+    `select a.id::text as offender from approvals a join tool_calls c on c.id = a.call_id where a.state <> c.gate
+     union all select c.id::text from tool_calls c where c.gate not in ('none', 'open')
+       and not exists (select from approvals a where a.call_id = c.id)`,
+  ),
+  invariant(
+    "i5_a_decided_approval_has_its_decision",
+    `select a.id::text as offender from approvals a where a.state in ('approved', 'rejected')
+       and not exists (select from approval_decisions d where d.decision = a.decision and d.approval_id = a.id
+                       and d.actor = a.decided_by and d.done = a.state)
+     union all select d.decision from approval_decisions d join approvals a on a.id = d.approval_id
+     where d.done in ('approved', 'rejected') and d.decision is distinct from a.decision`,
   ),
   invariant(
     "i6_a_later_step_finds_no_open_call",
@@ -75,11 +103,46 @@ export const INVARIANTS: readonly { name: string; statement: Statement<Record<ne
   ),
   invariant(
     "i10_counters_equal_their_rows",
-    `select r.id::text as offender from runs r where r.model_calls <> (select count(*) from run_steps s where s.run_id = r.id and s.request ->> 'closing' is null)
+    `select r.id::text as offender from runs r where r.model_calls <> r.charged_calls + (select count(*) from run_steps s where s.run_id = r.id and s.request ->> 'closing' is null)
        or r.tool_calls <> (select count(*) from tool_calls c where c.run_id = r.id and c.class <> 'reply')
        or r.input_tokens <> (select coalesce(sum((usage ->> 'inputTokens')::bigint), 0) from run_steps s where s.run_id = r.id)
        or r.output_tokens <> (select coalesce(sum((usage ->> 'outputTokens')::bigint), 0) from run_steps s where s.run_id = r.id)
        or r.next_ordinal <> (select coalesce(max(ordinal), 0) + 1 from run_steps s where s.run_id = r.id)`,
+  ),
+  invariant(
+    "i10_cost_is_the_sum_of_its_steps_or_unknown",
+    `select r.id::text as offender from runs r
+     cross join lateral (select coalesce(sum(s.cost_micros), 0) as sum, coalesce(bool_or(s.cost_micros is null), false) as unknown
+                         from run_steps s where s.run_id = r.id) c
+     where r.next_ordinal > 1 and r.cost_micros is distinct from case when r.charged_calls = 0 and not c.unknown then c.sum end`,
+  ),
+  invariant(
+    "i10_without_a_lease_nothing_is_reserved",
+    `select id::text as offender from runs where lease_owner is null and (leased_at is not null or reserved_calls <> 0)`,
+  ),
+  invariant(
+    "provenance_what_is_built_on_exists",
+    `select b.by::text as offender from (
+       select id as by, unnest(evidence) as id from tool_calls union all
+       select id, unnest(built_on) from commitment_effects union all
+       select id, unnest(evidence) from memories) b
+     where not exists (select from tool_source_evidence e where e.id = b.id)`,
+  ),
+  invariant(
+    "provenance_a_result_names_its_own_evidence",
+    `select e.id::text as offender from tool_source_evidence e join tool_calls c on c.id = e.call_id
+     where c.outcome is null or not e.id = any (c.evidence)`,
+  ),
+  invariant(
+    "provenance_a_reply_shows_only_what_may_be_shown",
+    `select f.id::text as offender from commitment_effects f join runs r on r.id = f.root_id
+     join tool_source_evidence e on e.id = any (f.built_on)
+     where f.kind = 'reply' and not case e.audience when 'public' then true when 'agent' then e.agent_id = r.agent_id
+                                                    else e.conversation_id = r.conversation_id end`,
+  ),
+  invariant(
+    "memory_is_written_with_its_result",
+    `select m.id::text as offender from memories m join tool_calls c on c.id = m.call_id where c.outcome is distinct from 'real'`,
   ),
 ];
 

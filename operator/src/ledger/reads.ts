@@ -1,5 +1,7 @@
 /** Reading a run back, whole: what a worker that just claimed it needs to go on where the last commit stands. */
+import type { Evidence } from "#rules/provenance.ts";
 import type { Runner } from "./database.ts";
+import { readEvidence } from "./evidence.ts";
 import { statement } from "./statement.ts";
 
 const readRunStatement = statement({
@@ -29,12 +31,15 @@ const readRunStatement = statement({
     tool_calls: "int4",
     input_tokens: "int8",
     output_tokens: "int8",
+    spent_micros: "int8",
+    worked_ms: "int8",
   },
   text: `
     select r.id, r.conversation_id, r.request_id, r.agent_id, c.connector, c.ext_key as conversation_key, a.namespace, a.name as agent_name, a.suspended,
            g.spec, r.slice, r.status, r.next_ordinal, r.attempts, r.amend_seq, r.stop_requested_at is not null as stop, r.interrupted,
            r.committed_at is not null as committed, r.reply_at is not null as replied,
-           r.model_calls, r.tool_calls, r.input_tokens, r.output_tokens
+           r.model_calls, r.tool_calls, r.input_tokens, r.output_tokens, r.spent_micros,
+           r.worked_ms + coalesce(ceil(extract(epoch from pawl_now() - r.leased_at) * 1000), 0)::bigint as worked_ms
     from runs r join conversations c on c.id = r.conversation_id join agents a on a.id = r.agent_id
     join agent_generations g on g.agent_id = r.agent_id and g.generation = r.agent_generation
     where r.id = :run`,
@@ -81,11 +86,12 @@ const readCallsStatement = statement({
     args: "jsonb",
     args_hash: "text",
     target: "text?",
+    gate: "text",
     outcome: "text?",
     result: "text?",
   },
   text: `
-    select id, ordinal, idx, tool, class, kind, args, args_hash, target, outcome, result
+    select id, ordinal, idx, tool, class, kind, args, args_hash, target, gate, outcome, result
     from tool_calls where run_id = :run order by ordinal, idx`,
 });
 
@@ -151,6 +157,7 @@ export type RecordedCall = {
   readonly args: unknown;
   readonly argsHash: string;
   readonly target: string | null;
+  readonly gate: string;
   readonly outcome: string | null;
   readonly result: string | null;
 };
@@ -198,11 +205,17 @@ export type RunRecord = {
   readonly toolCalls: number;
   readonly inputTokens: number;
   readonly outputTokens: number;
+  /** Millionths of a US dollar that count against its limit. */
+  readonly spentMicros: number;
+  /** Time at work, up to this read. */
+  readonly workedMs: number;
   readonly triggers: readonly TriggerRow[];
   readonly steps: readonly RecordedStep[];
   readonly calls: readonly RecordedCall[];
   readonly effects: readonly RecordedEffect[];
   readonly earlier: readonly EarlierTurn[];
+  /** What its requests contain of the outside. */
+  readonly evidence: readonly Evidence[];
 };
 
 /** Earlier turns that are read for a request; what does not fit its share of the context is left out from the oldest. */
@@ -225,12 +238,13 @@ export async function readEffects(db: Runner, runId: string): Promise<RecordedEf
 
 export async function readRun(db: Runner, runId: string): Promise<RunRecord> {
   const run = await db.one(readRunStatement, { run: runId });
-  const [triggers, steps, calls, effects, history] = [
+  const [triggers, steps, calls, effects, history, evidence] = [
     await db.rows(readTriggersStatement, { run: runId }),
     await db.rows(readStepsStatement, { run: runId }),
     await db.rows(readCallsStatement, { run: runId }),
     await readEffects(db, runId),
     await db.rows(readHistoryStatement, { run: runId, turns: MAX_EARLIER_TURNS }),
+    await readEvidence(db, runId, MAX_EARLIER_TURNS),
   ];
   return {
     id: run.id,
@@ -256,6 +270,8 @@ export async function readRun(db: Runner, runId: string): Promise<RunRecord> {
     toolCalls: run.tool_calls,
     inputTokens: run.input_tokens,
     outputTokens: run.output_tokens,
+    spentMicros: run.spent_micros,
+    workedMs: run.worked_ms,
     triggers: triggers.map((row) => ({ eventId: row.event_id, seq: row.seq, text: row.body ?? "", actor: row.actor })),
     steps: steps.map((row) => ({
       ordinal: row.ordinal,
@@ -267,6 +283,7 @@ export async function readRun(db: Runner, runId: string): Promise<RunRecord> {
     calls: calls.map(({ args_hash, ...row }) => ({ ...row, argsHash: args_hash })),
     effects,
     earlier: turnsOf(history),
+    evidence,
   };
 }
 

@@ -1,5 +1,6 @@
 /** Steps and calls: the response whole before any call runs, results before the next request is built (I6). */
 import type { Runner } from "./database.ts";
+import { insertEvidence, type Provenance, PROVENANCE_COLUMNS, provenanceColumns } from "./evidence.ts";
 import { statement } from "./statement.ts";
 
 const commitResponseStatement = statement({
@@ -17,10 +18,14 @@ const commitResponseStatement = statement({
     replayability: "text",
     calls: "jsonb",
     open: "bool",
+    gated: "bool",
     model_calls: "int4",
     tool_calls: "int4",
     input_tokens: "int8",
     output_tokens: "int8",
+    cost: "int8?",
+    spent: "int8",
+    reserve: "bool",
   },
   columns: { verdict: "text", stop: "bool", amend_seq: "int8" },
   text: `
@@ -32,16 +37,18 @@ const commitResponseStatement = statement({
         when lease_token <> :token or lease_owner is null or lease_until < pawl_now() or next_ordinal <> :ordinal then 'fenced'
         else 'committed' end as verdict from locked),
     step as (
-      insert into run_steps (run_id, ordinal, lease_token, nonce, seen_seq, request, response, usage, replayability, committed_at)
-      select id, :ordinal, :token, :nonce, :seen_seq, :request, :response, :usage, :replayability, pawl_now()
+      insert into run_steps (run_id, ordinal, lease_token, nonce, seen_seq, request, response, usage, cost_micros, replayability, committed_at)
+      select id, :ordinal, :token, :nonce, :seen_seq, :request, :response, :usage, :cost, :replayability, pawl_now()
       from verdict where verdict = 'committed'),
     calls as (
-      insert into tool_calls (id, run_id, ordinal, idx, provider_id, tool, class, kind, args, args_hash, target, outcome, result, closed_at)
-      select c.id, v.id, :ordinal, c.idx, c.provider_id, c.tool, c.class, c.kind, c.args, c.args_hash, c.target, c.outcome, c.result,
-             case when c.outcome is not null then pawl_now() end
+      insert into tool_calls (id, run_id, ordinal, idx, provider_id, tool, class, kind, args, args_hash, target, gate, outcome, result,
+                              evidence, closed_at)
+      select c.id, v.id, :ordinal, c.idx, c.provider_id, c.tool, c.class, c.kind, c.args, c.args_hash, c.target, c.gate, c.outcome, c.result,
+             coalesce(c.evidence, '{}'), case when c.outcome is not null then pawl_now() end
       from verdict v, jsonb_to_recordset(:calls) as c (id uuid, idx int, provider_id text, tool text, class text, kind text,
-             args jsonb, args_hash text, target text, outcome text, result text)
+             args jsonb, args_hash text, target text, gate text, outcome text, result text, ${PROVENANCE_COLUMNS})
       where v.verdict = 'committed'),
+    sources as (${insertEvidence(`jsonb_to_recordset(:calls) as c (id uuid, ${PROVENANCE_COLUMNS})`, "v.verdict = 'committed'")}),
     delivered as (
       update run_triggers t set delivered_ordinal = :ordinal from verdict v, message_events e
       where v.verdict = 'committed' and t.run_id = v.id and t.delivered_ordinal is null
@@ -49,8 +56,11 @@ const commitResponseStatement = statement({
     advanced as (
       update runs r set next_ordinal = :ordinal + 1, last_nonce = :nonce, attempts = 0, interrupted = false, reason = null, message = null,
              status = case when :open then 'awaiting_tool' else 'running' end,
+             min_code = case when :gated then greatest(r.min_code, 2) else r.min_code end, -- older code would not wait
              model_calls = r.model_calls + :model_calls, tool_calls = r.tool_calls + :tool_calls,
              input_tokens = r.input_tokens + :input_tokens, output_tokens = r.output_tokens + :output_tokens,
+             cost_micros = r.cost_micros + :cost, spent_micros = r.spent_micros + :spent,
+             reserved_calls = case when :reserve then 1 else 0 end,
              version = r.version + 1, changed_at = pawl_now()
       from verdict v where r.id = v.id and v.verdict = 'committed')
     select verdict, stop_requested_at is not null as stop, amend_seq from verdict`,
@@ -70,22 +80,28 @@ const commitResultsStatement = statement({
         when lease_token <> :token or lease_owner is null or lease_until < pawl_now() then 'fenced'
         else 'committed' end as verdict from locked),
     closed as (
-      update tool_calls c set outcome = r.outcome, result = r.result, closed_at = pawl_now()
-      from verdict v, jsonb_to_recordset(:results) as r (id uuid, outcome text, result text)
-      where v.verdict = 'committed' and c.run_id = v.id and c.id = r.id and c.outcome is null),
+      update tool_calls c set outcome = r.outcome, result = r.result, evidence = coalesce(r.evidence, '{}'), closed_at = pawl_now()
+      from verdict v, jsonb_to_recordset(:results) as r (id uuid, outcome text, result text, ${PROVENANCE_COLUMNS})
+      where v.verdict = 'committed' and c.run_id = v.id and c.id = r.id and c.outcome is null
+      returning c.id, r.source_id, r.source, r.audience),
+    sources as (${insertEvidence("closed c", "v.verdict = 'committed'")}),
+    rest as ( -- not the last open call: still where it was
+      select exists (select from tool_calls c where c.run_id = v.id and c.outcome is null and c.class <> 'reply'
+                       and not exists (select from jsonb_to_recordset(:results) as o (id uuid) where o.id = c.id)) as open
+      from verdict v where v.verdict = 'committed'),
     advanced as (
       update runs r set last_nonce = :nonce, version = r.version + 1, changed_at = pawl_now(),
-             status = case when exists ( -- not the last open call: still where it was
-               select from tool_calls c where c.run_id = r.id and c.outcome is null and c.class <> 'reply'
-                 and not exists (select from jsonb_to_recordset(:results) as o (id uuid) where o.id = c.id))
-               then r.status else 'running' end
-      from verdict v where r.id = v.id and v.verdict = 'committed')
+             status = case when rest.open then r.status else 'running' end,
+             reserved_calls = case when rest.open then r.reserved_calls else 1 end
+      from verdict v, rest where r.id = v.id)
     select verdict, stop_requested_at is not null as stop, amend_seq from verdict`,
 });
 
 export type CallOutcome = "real" | "rejected" | "skipped" | "cancelled" | "unknown" | "withheld";
 
-export type CallRow = {
+export type CallGate = "none" | "open" | "approved" | "rejected" | "expired";
+
+export type CallRow = Provenance & {
   readonly id: string;
   readonly idx: number;
   readonly providerId: string | null;
@@ -95,6 +111,8 @@ export type CallRow = {
   readonly args: unknown;
   readonly argsHash: string;
   readonly target: string | null;
+  /** open: it runs only after a person has approved it. Absent: none, nobody has to. */
+  readonly gate?: CallGate;
   /** Both null: the call still has to run. */
   readonly outcome: CallOutcome | null;
   readonly result: string | null;
@@ -108,7 +126,11 @@ export type Step = {
   readonly seenSeq: number;
   readonly request: unknown;
   readonly response: unknown;
-  readonly usage: { inputTokens: number; outputTokens: number } | null;
+  readonly usage: { inputTokens: number; outputTokens: number; cachedInputTokens?: number } | null;
+  /** Millionths of a US dollar; null when a price or the usage is not known. */
+  readonly costMicros: number | null;
+  /** What the limit counts: the cost, or an estimate of it. */
+  readonly spentMicros: number;
   readonly calls: readonly CallRow[];
   /** False for the closing message, which Pawl words itself. */
   readonly modelCall: boolean;
@@ -151,26 +173,39 @@ export async function commitResponse(db: Runner, step: Step): Promise<Committed>
         args: call.args,
         args_hash: call.argsHash,
         target: call.target,
+        gate: call.gate ?? "none",
         outcome: call.outcome,
         result: call.result,
+        ...provenanceColumns(call),
       })),
+      gated: step.calls.some((call) => call.gate === "open"),
       open: step.calls.some((call) => call.outcome === null && call.class !== "reply"),
       model_calls: step.modelCall ? 1 : 0,
       tool_calls: step.calls.filter((call) => call.class !== "reply").length,
       input_tokens: step.usage?.inputTokens ?? 0,
       output_tokens: step.usage?.outputTokens ?? 0,
+      cost: step.costMicros,
+      spent: step.spentMicros,
+      // Nothing is open: what comes next is a model call.
+      reserve: step.calls.every((call) => call.outcome !== null),
     }),
   );
 }
 
-export type CallResult = { readonly id: string; readonly outcome: CallOutcome; readonly result: string };
+export type CallResult = Provenance & { readonly id: string; readonly outcome: CallOutcome; readonly result: string };
 
 export async function commitResults(
   db: Runner,
   run: { runId: string; token: number; nonce: string },
   results: readonly CallResult[],
 ): Promise<Committed> {
+  const rows = results.map((result) => ({
+    id: result.id,
+    outcome: result.outcome,
+    result: result.result,
+    ...provenanceColumns(result),
+  }));
   return committed(
-    await db.one(commitResultsStatement, { run: run.runId, token: run.token, nonce: run.nonce, results }),
+    await db.one(commitResultsStatement, { run: run.runId, token: run.token, nonce: run.nonce, results: rows }),
   );
 }

@@ -48,10 +48,18 @@ export function roomFor(contextTokens: number, level: CompactionLevel): Room {
 const bytesOf = (text: string | null): number => Buffer.byteLength(text ?? "");
 
 /** What a result counts: small ones are never replaced, so nothing is gained by counting them. */
-const weightOf = ({ result }: Result): number => {
-  const bytes = bytesOf(result);
-  return bytes > SMALL_RESULT ? bytes : 0;
-};
+function weightOf(call: Result): number {
+  const known = weights.get(call);
+  if (known !== undefined) return known;
+  const bytes = bytesOf(call.result);
+  const weight = bytes > SMALL_RESULT ? bytes : 0;
+  weights.set(call, weight);
+  return weight;
+}
+
+/** By row: rows are never changed, and all of a run's are looked at again at each of its steps. */
+const weights = new WeakMap<Result, number>();
+const shortenedRows = new WeakMap<Result, Result>();
 
 /**
  * How many of the oldest results are past the cut. It depends on the bytes before the newest results and on nothing
@@ -99,13 +107,20 @@ function shortened(call: Result, whole: string): string {
   ].join("\n");
 }
 
-/** `results`: of this run, oldest first. The same rows in the same order, with fewer bytes. */
+function shortenedRow<T extends Result>(call: T, whole: string): T {
+  const row = (shortenedRows.get(call) as T | undefined) ?? { ...call, result: shortened(call, whole) };
+  shortenedRows.set(call, row);
+  return row;
+}
+
+/**
+ * `results`: of this run, oldest first. The same rows in the same order, with fewer bytes; a row that is left alone is
+ * the same object, and one that is shortened the same one each time.
+ */
 export function compacted<T extends Result>(results: readonly T[], room: Room): T[] {
-  const weights = results.map(weightOf);
-  const cut = cutOf(weights, room);
+  const bytes = results.map(weightOf);
+  const cut = cutOf(bytes, room);
   return results.map((call, index) =>
-    index < cut && (weights[index] ?? 0) > 0 && call.result !== null
-      ? { ...call, result: shortened(call, call.result) }
-      : call,
+    index < cut && (bytes[index] ?? 0) > 0 && call.result !== null ? shortenedRow(call, call.result) : call,
   );
 }

@@ -58,9 +58,9 @@ export type JournaledKind = (typeof JOURNALED)[number];
 /**
  * The kind of a call, from the platform team's written word (which wins) and the tool's own. Outside there are two words:
  * one that reads and one that changes something. Any other, the catalogue's own names among them, counts as a change:
- * nobody can declare a reply, or a store verb that would not be journaled.
+ * nobody can declare a reply, or a store verb that would not be journaled; nor can a store verb be made into anything else.
  */
 export function effectKind(declared: string | undefined, own: EffectKind = "tool.effect"): EffectKind {
-  if (declared === undefined) return own;
+  if (declared === undefined || EFFECTS[own].class === "internal_durable") return own;
   return declared === "tool.query" ? "tool.query" : "tool.effect";
 }

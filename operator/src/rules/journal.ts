@@ -58,11 +58,22 @@ export type Settling =
   | { readonly kind: "done" }
   /** Its sender may still be alive; nobody looks or sends before that. */
   | { readonly kind: "wait"; readonly ms: number }
+  /** Look whether it is there; that changes nothing. */
+  | { readonly kind: "probe" }
+  /** It was seen. */
+  | { readonly kind: "landed" }
   | { readonly kind: "send_again" }
+  /** It is certain that nothing took place, and it is not sent again. */
+  | { readonly kind: "not_applied" }
   | { readonly kind: "give_up" };
 
-/** Sends of one effect under its key, each after the settle time of the one before: minutes, longer than a restart. */
+/** Sends of one effect, each after the settle time of the one before: minutes, longer than a restart. */
 export const MAX_EFFECT_ATTEMPTS = 5;
+/** Looks without an answer at one send of one effect: a service that is away for longer is told of as unknown. */
+export const MAX_PROBES = 3;
+
+/** What a look found. `inconclusive`: it gave no answer, or one that says nothing. */
+export type Seen = "landed" | "absent" | "inconclusive";
 
 export function settling(effect: {
   readonly state: "dispatched" | "confirmed" | "failed" | "unknown";
@@ -70,11 +81,22 @@ export function settling(effect: {
   readonly attempt: number;
   readonly waitMs: number;
   readonly stopping: boolean;
+  /** Can it be looked for, and does finding nothing prove anything? Null: no probe is declared. */
+  readonly probe: { readonly absenceIsConclusive: boolean } | null;
+  /** The looks at this send, oldest first. */
+  readonly seen: readonly Seen[];
 }): Settling {
   if (effect.state === "confirmed" || effect.state === "failed") return { kind: "done" };
   if (effect.waitMs > 0) return { kind: "wait", ms: effect.waitMs };
-  if (effect.keyed && effect.attempt < MAX_EFFECT_ATTEMPTS && !effect.stopping) return { kind: "send_again" };
-  return { kind: "give_up" };
+  const last = effect.seen.at(-1);
+  if (last === "landed") return { kind: "landed" };
+  // A look comes before a send even where there is a key: it never writes.
+  const looksLeft = last === undefined || (last === "inconclusive" && effect.seen.length < MAX_PROBES);
+  if (effect.probe !== null && looksLeft) return { kind: "probe" };
+  const gone = last === "absent" && effect.probe?.absenceIsConclusive === true;
+  const again = (effect.keyed || gone) && effect.attempt < MAX_EFFECT_ATTEMPTS && !effect.stopping;
+  if (again) return { kind: "send_again" };
+  return { kind: gone ? "not_applied" : "give_up" };
 }
 
 /**

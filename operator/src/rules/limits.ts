@@ -11,6 +11,10 @@ export const SETTLE_SLACK_MS = 1_000;
 export const POLL_MS = 500;
 /** A wait for something a person must provide (a Secret): short enough to feel immediate, long enough to be no loop. */
 export const WAIT_FOR_PERSON_MS = 5_000;
+/** A person who is asked today answers by tomorrow; after that a call is not what he thinks it is any more. */
+export const APPROVAL_EXPIRES_MS = 24 * 60 * 60 * 1_000;
+/** Longer than any Run is kept. */
+export const MAX_APPROVAL_EXPIRES_MS = 366 * 24 * 60 * 60 * 1_000;
 /** Responses without any usable content in a row, after which the run fails visibly instead of asking for ever. */
 export const MAX_UNUSABLE_RESPONSES = 3;
 /** Calls that one response may ask for; the rest is rejected with a sentence. */
@@ -35,11 +39,16 @@ export const MAX_NAMED_EFFECTS = 20;
 export const DEFAULT_ITERATIONS = 50;
 export const DEFAULT_MODEL_CALLS = 60;
 export const DEFAULT_TOOL_CALLS = 200;
+export const DEFAULT_WALL_CLOCK_MS = 3_600_000;
+/** How long the closing call may take once the rest is used up: a person waits for it. */
+export const CLOSING_MS = 30_000;
+/** The most that a closing message needs; what is left of a limit must pay for it. */
+export const CLOSING_OUTPUT_TOKENS = 1_000;
 /** Assumed where the endpoint's context is not named: what the smallest current models take. */
 export const DEFAULT_CONTEXT_TOKENS = 128_000;
 /** Characters per token, rounded down so that an estimate errs towards leaving out. */
 export const CHARS_PER_TOKEN = 3;
 /** Share of the context that earlier turns may fill. */
 export const HISTORY_SHARE = 1 / 3;
-/** Newest run format this code writes and reads (`runs.min_code`). */
-export const CODE = 1;
+/** Newest run format this code writes and reads (`runs.min_code`). 2: a call may have to wait for an approval. */
+export const CODE = 2;

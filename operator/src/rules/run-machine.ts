@@ -22,6 +22,7 @@ export const RUN_EVENTS = [
   "call", // a response with open calls was committed
   "collect", // the last open call got its result
   "release", // the worker gives the lease back, to be due later
+  "park", // a call waits for a person: the lease is given back until he decides or his time is over
   "succeed",
   "fail",
   "cancel", // the worker ends a stopped turn
@@ -37,6 +38,7 @@ const ended = (self: TerminalStatus): Record<RunEvent, RunCell> => ({
   call: "refuse",
   collect: "refuse",
   release: "refuse",
+  park: "refuse",
   succeed: self === "succeeded" ? "ignore" : "refuse",
   fail: self === "failed" ? "ignore" : "refuse",
   cancel: self === "cancelled" ? "ignore" : "refuse",
@@ -51,6 +53,7 @@ export const RUN_MACHINE = {
     call: "refuse",
     collect: "refuse",
     release: "refuse",
+    park: "refuse",
     succeed: "refuse",
     fail: "refuse",
     cancel: "refuse",
@@ -63,6 +66,7 @@ export const RUN_MACHINE = {
     call: "awaiting_tool",
     collect: "running",
     release: "running",
+    park: "awaiting_tool",
     succeed: "succeeded",
     fail: "failed",
     cancel: "cancelled",
@@ -75,6 +79,7 @@ export const RUN_MACHINE = {
     call: "awaiting_tool",
     collect: "running",
     release: "awaiting_tool",
+    park: "awaiting_tool",
     succeed: "succeeded",
     fail: "failed",
     cancel: "cancelled",
@@ -87,6 +92,7 @@ export const RUN_MACHINE = {
     call: "refuse",
     collect: "refuse",
     release: "refuse",
+    park: "refuse",
     succeed: "refuse",
     fail: "refuse",
     cancel: "refuse",

@@ -3,7 +3,7 @@
  * (providers send empty and repeated ones), messages of people are labelled with their author and never stand inside a
  * tool result. A run that is resumed builds the very same messages.
  */
-import type { Closing } from "./closing.ts";
+import { type Closing, LAST_WORDS } from "./closing.ts";
 import { compacted, type CompactionLevel, roomFor } from "./compaction.ts";
 import { CHARS_PER_TOKEN, HISTORY_SHARE } from "./limits.ts";
 
@@ -26,8 +26,14 @@ export type StoredResponse = {
   readonly text: string | null;
   readonly calls: readonly { readonly name: string; readonly argumentsText: string }[];
   readonly truncated: boolean;
-  /** Pawl's own last word, not the model's: why. */
+  /** The last word of a turn that has no answer: why. */
   readonly closing?: Closing;
+  /** How the turn ends once that has been said. */
+  readonly ending?: {
+    readonly status: "failed" | "budget_exhausted";
+    readonly reason: string;
+    readonly message: string;
+  };
 };
 
 export type TranscriptInput = {
@@ -61,6 +67,8 @@ export type TranscriptInput = {
     readonly outcome: string | null;
     readonly result: string | null;
   }[];
+  /** The request of the closing call: without tools, and with one instruction at its end. */
+  readonly closing?: "exhausted" | undefined;
 };
 
 /** Bumped with every change of what this file builds from the same rows. */
@@ -132,23 +140,29 @@ function history(input: TranscriptInput): TranscriptMessage[] {
   return [...note, ...kept.flat()];
 }
 
-function step(input: TranscriptInput, ordinal: number, response: StoredResponse): TranscriptMessage[] {
-  const calls = input.calls.filter((call) => call.ordinal === ordinal && call.class !== "reply");
-  const draft = input.calls.find((call) => call.ordinal === ordinal && call.class === "reply");
+type ShownCall = TranscriptInput["calls"][number];
+
+function stepMessages(
+  toolsOffered: boolean,
+  ordinal: number,
+  response: StoredResponse,
+  all: readonly ShownCall[],
+): TranscriptMessage[] {
+  const calls = all.filter((call) => call.class !== "reply");
+  const draft = all.find((call) => call.class === "reply");
   // Strict providers refuse content of nothing but white space, which models like to send along with calls.
   const text = blank(response.text) ? null : response.text;
   if (calls.length === 0) {
     if (text === null) {
       return [{ role: "user", content: "(Your last response was empty. Answer, or call a tool.)" }];
     }
-    const note =
-      draft?.outcome === "withheld" ? "(That answer was not sent: there is newer input.)" : "(That answer was cut.)";
+    const note = draft?.outcome === "withheld" ? `(That answer was ${draft.result}.)` : "(That answer was cut.)";
     return [
       { role: "assistant", content: text },
       { role: "user", content: note },
     ];
   }
-  if (!input.toolsOffered) {
+  if (!toolsOffered) {
     const told = calls.map((call) => `(${callName(call.tool)}: ${call.result ?? ""})`).join("\n");
     return text === null
       ? [{ role: "user", content: told }]
@@ -183,6 +197,33 @@ function step(input: TranscriptInput, ordinal: number, response: StoredResponse)
   ];
 }
 
+type Built = {
+  readonly toolsOffered: boolean;
+  readonly calls: readonly ShownCall[];
+  readonly messages: readonly TranscriptMessage[];
+};
+
+/** By response: rows are never changed, so the same rows are the same messages, also as objects (`request-hash.ts`). */
+const built = new WeakMap<StoredResponse, Built>();
+
+/** One more step must not build all the steps before it again: in a run of a thousand that is most of the work. */
+function step(
+  toolsOffered: boolean,
+  ordinal: number,
+  response: StoredResponse,
+  calls: readonly ShownCall[],
+): readonly TranscriptMessage[] {
+  const known = built.get(response);
+  const same =
+    known?.toolsOffered === toolsOffered &&
+    known.calls.length === calls.length &&
+    known.calls.every((call, index) => call === calls[index]);
+  if (known !== undefined && same) return known.messages;
+  const messages = stepMessages(toolsOffered, ordinal, response, calls);
+  built.set(response, { toolsOffered, calls, messages });
+  return messages;
+}
+
 /** Said once where a turn changed hands: what is recorded happened, and the model did not see itself being cut off. */
 export const RESUME: TranscriptMessage = {
   role: "user",
@@ -199,15 +240,16 @@ function shown(input: TranscriptInput): TranscriptInput["calls"] {
 
 /** Throws when a call has no result: such a request must never leave. */
 export function transcript(rows: TranscriptInput): TranscriptMessage[] {
-  const input = { ...rows, calls: shown(rows) };
+  const calls = Map.groupBy(shown(rows), ({ ordinal }) => ordinal);
   return [
-    { role: "system", content: system(input) },
-    ...history(input),
-    ...input.triggers.map(labelled),
-    ...input.steps.flatMap(({ ordinal, response, resumed }) => [
+    { role: "system", content: system(rows) },
+    ...history(rows),
+    ...rows.triggers.map(labelled),
+    ...rows.steps.flatMap(({ ordinal, response, resumed }) => [
       ...(resumed ? [RESUME] : []),
-      ...step(input, ordinal, response),
+      ...step(rows.toolsOffered, ordinal, response, calls.get(ordinal) ?? []),
     ]),
-    ...(input.resuming ? [RESUME] : []),
+    ...(rows.resuming ? [RESUME] : []),
+    ...(rows.closing === undefined ? [] : [{ role: "user", content: LAST_WORDS } as const]),
   ];
 }

@@ -35,6 +35,12 @@ export class BoundedBody {
     if (rest.length > 0) this.#tail = Buffer.from(Buffer.concat([this.#tail, rest]).subarray(-TAIL_BYTES));
   }
 
+  /** The whole of it as text; undefined: something was left out, or it is no text. */
+  whole(): string | undefined {
+    if (this.#size > this.#head.length + this.#tail.length) return undefined;
+    return asText(Buffer.concat([this.#head, this.#tail]));
+  }
+
   /** `stopped`: reading ended before the body did, so that its size is a lower bound. */
   text(stopped: boolean): string {
     const omitted = this.#size - this.#head.length - this.#tail.length;

@@ -20,8 +20,12 @@ import { verdictOf } from "./outcome.ts";
 
 /** From the first byte to the closed connection: longer than most services need, and the run can bear. */
 export const TIME_LIMIT_MS = 30_000;
-/** A receipt is for the journal: what happened, not what was said. */
-export const MAX_RECEIPT = 2 * 1024;
+/** A receipt is for the journal: what happened, and of what was said only what an undo may need. */
+export const MAX_RECEIPT = 6 * 1024;
+/** Without the answer. */
+const MAX_RECEIPT_FACTS = 2 * 1024;
+/** JSON of an answer that is kept whole: the thing that was made, not a list of everything. */
+export const MAX_RECEIPT_RESULT = 4 * 1024 - 64;
 const MAX_RECEIPT_BODY = 512;
 const MAX_RECEIPT_FIELD = 256;
 
@@ -40,6 +44,7 @@ export function httpRequestTool(ports: { readonly clock: Clock; readonly dialer:
     parse: parseRequest,
     effect: (args) => (isRead(requestOf(args).method) ? "tool.query" : "tool.effect"),
     target: (args) => normalUrl(requestOf(args).url),
+    source: (args) => new URL(requestOf(args).url).host,
     execute: async (args, context) => await run(requestOf(args), context, ports),
   };
 }
@@ -86,8 +91,23 @@ async function run(
 function toOutcome(request: RequestArguments, result: Result, reading: boolean): ToolOutcome {
   const kind = verdictOf(result.exchange, reading);
   const observation = clip(observe(result, kind), MAX_OBSERVATION);
-  return kind === "confirmed" ? { kind, observation, receipt: receiptOf(request, result) } : { kind, observation };
+  switch (kind) {
+    case "confirmed":
+      return { kind, observation, receipt: receiptOf(request, result), partial: isPartial(result) };
+    case "failed":
+      return reading && isGone(result) ? { kind, observation, absent: true } : { kind, observation };
+    case "unknown":
+      return { kind, observation };
+  }
 }
+
+/** "There is nothing at this address": the answer of a service, and to a read it is one. */
+const GONE = new Set([404, 410]);
+const isGone = ({ exchange: happened }: Result): boolean => happened.kind === "answered" && GONE.has(happened.status);
+
+/** Does what is shown leave something of the answer out? */
+const isPartial = ({ answer }: Result): boolean =>
+  answer !== undefined && (answer.ending !== "complete" || answer.body.whole() === undefined);
 
 function observe({ exchange: happened, answer }: Result, kind: ToolOutcome["kind"]): string {
   const unsure = "It is not known whether it was carried out: look before you try again.";
@@ -129,7 +149,20 @@ function receiptOf(request: RequestArguments, { exchange: happened, answer }: Re
     ...field("location"),
     ...field("etag"),
   };
-  const whole = { ...receipt, ...(answer === undefined ? {} : { body: clip(bodyText(answer), MAX_RECEIPT_BODY) }) };
+  const said = { ...receipt, ...(answer === undefined ? {} : { body: clip(bodyText(answer), MAX_RECEIPT_BODY) }) };
   // Escapes can make a short text long.
-  return Buffer.byteLength(JSON.stringify(whole)) <= MAX_RECEIPT ? whole : receipt;
+  const facts = Buffer.byteLength(JSON.stringify(said)) <= MAX_RECEIPT_FACTS ? said : receipt;
+  const json = answer?.ending === "complete" ? shortJson(answer.body.whole()) : undefined;
+  return json === undefined ? facts : { ...facts, result: json };
+}
+
+/** The value of JSON that is short enough to be kept; undefined: it is neither. */
+export function shortJson(text: string | undefined): unknown {
+  if (text === undefined || Buffer.byteLength(text) > MAX_RECEIPT_RESULT) return undefined;
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null ? value : undefined;
+  } catch {
+    return undefined;
+  }
 }

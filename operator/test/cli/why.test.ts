@@ -64,6 +64,8 @@ const effect = (changes: Partial<StoryEffect> = {}): StoryEffect => ({
   settledAt: at(12),
   observation: "HTTP 201",
   resolvedBy: null,
+  sources: [],
+  compensates: null,
   ...changes,
 });
 
@@ -165,6 +167,21 @@ ${boundary("09:00:10.000 ══ http_request, step 1")}                http_requ
 ${boundary("09:00:10.000 ══ the reply, step 1")}09:00:10.000    the reply is out:
                 42.
 09:00:30.000  succeeded (Answered), claimed once
+`,
+  },
+  {
+    name: "stands before a reply that says what it was built on",
+    story: story({
+      committedAt: at(10),
+      steps: [step(1, { text: "42." })],
+      calls: [reply(1)],
+      effects: [{ ...replied(1, 10), sources: ["api.test", "crm.test\u001b[2J"] }],
+    }),
+    text: `${opening("succeeded")}09:00:10.000  step 1, lease 1, an answer is recorded
+${boundary("09:00:10.000 ══ the reply, step 1")}09:00:10.000    the reply is out:
+                42.
+                built on results of 2 sources outside: api.test, crm.test\ufffd[2J
+09:00:30.000  succeeded, claimed once
 `,
   },
   {
@@ -294,5 +311,19 @@ describe("pawl why: the point of no return", () => {
     const text = renderWhy(story({ steps: [step(1)], calls: [{ ...quick, result }] }));
     assert.match(text, / {18}→ line 0\n {18}line 1\n/);
     assert.match(text, /line 5\n {18}… \(14 more lines\)\n/);
+  });
+
+  it("says which effect an undo takes back, that a probe told an outcome, and why it was sent again without a key", () => {
+    const text = renderWhy(
+      story({
+        committedAt: at(11),
+        steps: [step(1)],
+        calls: [{ ...write, tool: "undo" }],
+        effects: [effect({ compensates: "effect-0", resolvedBy: "probe", keyed: false, attempt: 2 })],
+      }),
+    );
+    assert.match(text, /^ +undoes effect effect-0$/m);
+    assert.match(text, /sent again under the same id, after a look that found nothing, attempt 2/);
+    assert.match(text, /confirmed: it took place \(settled by: a probe, which looked for it\)/);
   });
 });

@@ -209,6 +209,25 @@ describe("a Run's status", () => {
     assert.equal(project(shown(working({ reply: "a draft", replied: false }))).status.answer, undefined);
   });
 
+  it("shows what a run that failed told its person, and Failed all the same", () => {
+    const told = { reply: "I could not answer this.", replied: true, committed_at: at(-20), committed_kind: "reply" };
+    const { status } = project(shown(ended("failed", { ...told, reason: "ModelUnauthorized", message: "401" })));
+    assert.deepEqual(
+      [status.phase, status.reason, status.answer?.preview],
+      ["Failed", "ModelUnauthorized", "I could not answer this."],
+    );
+    const succeeded = status.conditions?.find(({ type }) => type === "Succeeded");
+    assert.deepEqual([succeeded?.status, succeeded?.reason], ["False", "ModelUnauthorized"]);
+  });
+
+  it("shows a cost in dollars where it is known: nothing before the first step, and never zero for unknown", () => {
+    const cost = (changes: Partial<Mirror>) => project(shown(working(changes))).status.usage?.costUSD;
+    assert.equal(cost({ steps: 2, cost_micros: 1_250 }), 0.00125);
+    assert.equal(cost({ steps: 2, cost_micros: 0 }), 0, "a model of one's own has a price of nothing");
+    assert.equal(cost({ steps: 2, cost_micros: null }), undefined);
+    assert.equal(cost({ steps: 0, cost_micros: 0 }), undefined);
+  });
+
   it("counts on from a run's version when the message moves to the next run", () => {
     const first = project(shown(pending({ conversation_version: 41 }))).status;
     const next = project(shown(aMirror({ version: 42, conversation_version: 41 }), { before: first })).status;

@@ -89,6 +89,7 @@ export function aMirror(changes: Partial<Mirror> = {}): Mirror {
     tool_calls: 0,
     input_tokens: 0,
     output_tokens: 0,
+    cost_micros: null,
     steps: 0,
     queued_at: at(-60),
     started_at: null,

@@ -225,7 +225,11 @@ describe("an effect", () => {
   });
 
   describe("is sent again", () => {
-    const again = (run: Run, effectId: string, changes: { nonce?: string; maxAttempts?: number } = {}) =>
+    const again = (
+      run: Run,
+      effectId: string,
+      changes: { nonce?: string; absent?: boolean; maxAttempts?: number } = {},
+    ) =>
       redispatchEffect(ledger.db, {
         runId: run.runId,
         token: run.token,
@@ -234,6 +238,7 @@ describe("an effect", () => {
         sendMs: 10_000,
         settleMs: 20_000,
         maxAttempts: changes.maxAttempts ?? 5,
+        ...(changes.absent === undefined ? {} : { absent: changes.absent }),
       });
 
     async function lost(keyed = true) {
@@ -289,6 +294,12 @@ describe("an effect", () => {
       assert.deepEqual(await again(stopped.run, stopped.request.effectId), { kind: "refused" });
     });
 
+    it("without a key where a look proved that nothing is there", async () => {
+      const { run, request } = await lost(false);
+      assert.deepEqual(await again(run, request.effectId, { absent: true }), { kind: "crossed", attempt: 2 });
+      assert.equal((await again(run, request.effectId, { absent: true })).kind, "too_early");
+    });
+
     it("by the holder of the lease only, of a run that is alive", async () => {
       const { run, request } = await lost();
       assert.deepEqual(await again({ ...run, token: run.token + 1 }, request.effectId), { kind: "fenced" });
@@ -300,5 +311,21 @@ describe("an effect", () => {
       await end(ledger.db, next, { status: "failed" });
       assert.deepEqual(await again(next, request.effectId), { kind: "ended" });
     });
+  });
+
+  it("is undone once: a second compensation of it is occupied, in any run, unless the first failed", async () => {
+    const { run, calls } = await withCalls({}, { target: "issue/1" }, { target: "issue/1" });
+    const write = await crossedAndConfirmed(run, calls[0]);
+    const undo = { kind: "compensation", compensates: write.effectId } as const;
+    const [, first, second] = calls as [CallRow, CallRow, CallRow];
+    const crossed = await cross(ledger.db, run, first, undo);
+    assert.equal(crossed.result.kind, "crossed");
+    assert.equal(await settle(crossed.request, failed), "settled");
+    const again = await cross(ledger.db, run, second, undo);
+    assert.equal(again.result.kind, "crossed");
+    assert.equal(await settle(again.request), "settled");
+    assert.equal((await effect(again.request.effectId))["compensates"], write.effectId);
+    const other = await withCalls({ target: "issue/1" });
+    assert.equal((await cross(ledger.db, other.run, other.calls[0], undo)).result.kind, "ambiguous");
   });
 });

@@ -18,6 +18,7 @@ describe("the invariants as SQL", () => {
     live: "",
     liveConversation: "",
     call: "",
+    crossed: "",
     pending: "",
     accounted: "",
   };
@@ -33,6 +34,7 @@ describe("the invariants as SQL", () => {
       ended: ended.runId,
       endedConversation: await conversationOf(ledger, ended.runId),
       effect: request.effectId,
+      crossed: calls[0].id,
       accounted: ended.eventId,
     });
     await end(ledger.db, ended);
@@ -76,6 +78,16 @@ describe("the invariants as SQL", () => {
     `insert into ${table} select (jsonb_populate_record(t, '${changes}')).* from ${table} t where id = '${id}'`;
   const NEW = "00000000-0000-7000-8000-0000000000ff";
 
+  /** A result from outside, of which its call knows nothing. */
+  const evidence = (call: string, audience: string) =>
+    `insert into tool_source_evidence (id, call_id, run_id, agent_id, conversation_id, source, audience, created_at)
+     select '${NEW}', '${call}', id, agent_id, conversation_id, 'host.test', '${audience}', pawl_now() from runs where id = '${row.ended}'`;
+  const anApproval = (state: string) => `
+    insert into approvals (id, call_id, run_id, root_id, conversation_id, hash, args_hash, tool, requester_may_approve,
+                           requested_at, expires_at, state, decision, decided_by, decided_at)
+    values ('${NEW}', '${row.call}', '${row.live}', '${row.live}', '${row.liveConversation}', 'h', 'h', 'x', false,
+            pawl_now(), pawl_now() + interval '1 hour', '${state}', 'd', 'bob', pawl_now())`;
+
   /** invariant, what breaks it, and which row is named */
   const broken: Record<string, () => [readonly string[], string]> = {
     i1_one_live_run: () => [
@@ -117,6 +129,16 @@ describe("the invariants as SQL", () => {
       ],
       row.call,
     ],
+    i5_a_compensation_undoes_what_took_place: () => [
+      [`update commitment_effects set kind = 'compensation' where id = '${row.effect}'`],
+      row.effect,
+    ],
+    i5_gated_calls_ran_only_when_approved: () => [
+      [`update tool_calls set gate = 'open' where id = '${row.crossed}'`],
+      row.crossed,
+    ],
+    i5_gates_are_as_decided: () => [[`update tool_calls set gate = 'approved' where id = '${row.call}'`], row.call],
+    i5_a_decided_approval_has_its_decision: () => [[anApproval("approved")], NEW],
     i6_a_later_step_finds_no_open_call: () => [
       [
         `insert into run_steps select (jsonb_populate_record(s, '{"ordinal": 2}')).* from run_steps s where run_id = '${row.live}'`,
@@ -143,6 +165,35 @@ describe("the invariants as SQL", () => {
     i10_counters_equal_their_rows: () => [
       [`update runs set model_calls = model_calls + 1 where id = '${row.live}'`],
       row.live,
+    ],
+    i10_cost_is_the_sum_of_its_steps_or_unknown: () => [
+      [`update run_steps set cost_micros = null where run_id = '${row.live}'`],
+      row.live,
+    ],
+    i10_without_a_lease_nothing_is_reserved: () => [
+      [`update runs set reserved_calls = 1 where id = '${row.ended}'`],
+      row.ended,
+    ],
+    provenance_what_is_built_on_exists: () => [
+      [`update commitment_effects set built_on = array['${NEW}'::uuid] where id = '${row.effect}'`],
+      row.effect,
+    ],
+    provenance_a_result_names_its_own_evidence: () => [[evidence(row.crossed, "public")], NEW],
+    provenance_a_reply_shows_only_what_may_be_shown: () => [
+      [
+        evidence(row.crossed, "conversation"),
+        `update tool_source_evidence set conversation_id = '${row.liveConversation}'`,
+        `update commitment_effects set built_on = array['${NEW}'::uuid] where kind = 'reply'`,
+      ],
+      "request",
+    ],
+    memory_is_written_with_its_result: () => [
+      [
+        `insert into memories (id, agent_id, conversation_id, text, audience, visibility, evidence, run_id, call_id, actors, created_at)
+         select '${NEW}', agent_id, conversation_id, 'x', 'agent', 'everywhere', '{}', id, '${row.call}', '{}', pawl_now()
+         from runs where id = '${row.live}'`,
+      ],
+      NEW,
     ],
   };
 
@@ -173,6 +224,15 @@ describe("the invariants as SQL", () => {
       assert.deepEqual(offenders, { i10_counters_equal_their_rows: [row.live] });
     });
   }
+
+  it("name a call that left with other arguments than those that were approved", async () => {
+    const offenders = await found([
+      anApproval("approved").replace(row.call, row.crossed),
+      `insert into approval_decisions (decision, approval_id, actor, asked, done, at) values ('d', '${NEW}', 'bob', 'approve', 'approved', pawl_now())`,
+      `update tool_calls set gate = 'approved' where id = '${row.crossed}'`,
+    ]);
+    assert.deepEqual(offenders, { i5_gated_calls_ran_only_when_approved: [row.crossed] });
+  });
 
   it("are checked by the command that people run, too", async () => {
     const client = await ledger.db.pool.connect();

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { v7 as uuidv7 } from "uuid";
 import { claimRun, releaseLease } from "#ledger/leases.ts";
-import { commitResults } from "#ledger/steps.ts";
+import { type CallRow, commitResults } from "#ledger/steps.ts";
 import {
   isTerminal,
   RUN_EVENTS,
@@ -13,6 +13,7 @@ import {
   STATUSES,
   type TerminalStatus,
 } from "#rules/run-machine.ts";
+import { park } from "../support/approvals.ts";
 import { alone, aRunIn, end, lapse, type Positioned, runRow, sql, stop } from "../support/positions.ts";
 import { useLedger } from "../support/postgres.ts";
 import { aCall, CODE, respond } from "../support/world.ts";
@@ -32,6 +33,18 @@ describe("the run machine in SQL", () => {
       runId,
     ]);
     return rows.map((row) => row.id);
+  }
+
+  /** Only a call that waits for a person parks a run. The rows, past the product, so that the run itself stays as it is. */
+  async function aCallToApprove({ runId }: Positioned): Promise<CallRow> {
+    const call = aCall({ idx: 7, class: "pure", kind: "tool.query", target: null });
+    const step = `insert into run_steps (run_id, ordinal, lease_token, nonce, seen_seq, request, response, replayability, committed_at)
+      values ($1, 99, 1, $2, 1, '{}', '{}', 'pure', pawl_now())`;
+    await sql(ledger, step, [runId, uuidv7()]);
+    const row = `insert into tool_calls (id, run_id, ordinal, idx, tool, class, kind, args, args_hash, gate)
+      values ($1, $2, 99, 0, 'x', 'pure', 'tool.query', '{}', $3, 'open')`;
+    await sql(ledger, row, [call.id, runId, call.argsHash]);
+    return call;
   }
 
   /** Sends the event and gives the answer of the statement. */
@@ -61,6 +74,10 @@ describe("the run machine in SQL", () => {
       }
       case "release":
         return releaseLease(db, { ...run, delayMs: 0, reason: null, message: null, failed: false });
+      case "park": {
+        const call = await aCallToApprove(run);
+        return park(db, { ...run, name: "", calls: [call] });
+      }
       default:
         return stop(db, run.eventId);
     }

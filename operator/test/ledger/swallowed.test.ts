@@ -10,9 +10,10 @@ import { holdLeadership } from "#ledger/leader.ts";
 import { claimRun, releaseLease, renewLease } from "#ledger/leases.ts";
 import { ingest } from "#ledger/mailbox.ts";
 import { commitResults } from "#ledger/steps.ts";
+import { aGatedRun, approvalOf, decide, park } from "../support/approvals.ts";
 import { alone, count, end, runRow, sql, stop } from "../support/positions.ts";
 import { useLedger } from "../support/postgres.ts";
-import { aCall, aClaimedRun, aMessage, aRun, cross, NAMESPACE_UID, respond } from "../support/world.ts";
+import { aCall, aClaimedRun, aMessage, aRun, CODE, cross, NAMESPACE_UID, respond } from "../support/world.ts";
 
 describe("a commit whose reply was swallowed", () => {
   const ledger = useLedger();
@@ -259,6 +260,45 @@ describe("a commit whose reply was swallowed", () => {
     const answer = await swallowing("resolve_effect", () => resolveEffect(ledger.db, word));
     assert.deepEqual(answer, { kind: "already", state: "failed", resolvedBy: "alice" });
     assert.equal((await runRow(ledger, run.runId)).version, version + 1);
+  });
+
+  it("of a wait for a person is `already`, asked once", async () => {
+    const run = await aGatedRun(ledger.db, 2);
+    assert.equal(await swallowing("park_for_approval", () => park(ledger.db, run)), "already");
+    assert.equal(await count(ledger, "approvals where run_id = $1", [run.runId]), 2);
+    assert.equal((await runRow(ledger, run.runId)).reason, "WaitingForApproval");
+  });
+
+  it("of an expiry is told as decided: its caller reads what became of it", async () => {
+    const run = await aGatedRun(ledger.db);
+    await park(ledger.db, run);
+    await sql(
+      ledger,
+      "update approvals set requested_at = pawl_now() - interval '2 h', expires_at = pawl_now() - interval '1 h' where run_id = $1",
+      [run.runId],
+    );
+    await sql(ledger, "update runs set due_at = pawl_now() where id = $1", [run.runId]);
+    await alone(ledger, run.runId);
+    run.token = (await claimRun(ledger.db, "worker-2", 10_000, CODE))?.token ?? 0;
+    assert.equal(await swallowing("park_for_approval", () => park(ledger.db, run)), "decided");
+    assert.equal((await approvalOf(ledger.db, run)).state, "expired");
+  });
+
+  it("of a decision is the same decision, kept once and woken once", async () => {
+    for (const [changes, kind] of [
+      [{}, "approved"],
+      [{ approve: false }, "rejected"],
+      [{ hash: "another" }, "refused"],
+    ] as const) {
+      const run = await aGatedRun(ledger.db);
+      await park(ledger.db, run);
+      const { version } = await runRow(ledger, run.runId);
+      const answer = await swallowing("decide_approval", () => decide(ledger.db, run, changes));
+      assert.deepEqual([answer.kind, answer.already], [kind, true]);
+      assert.equal((await runRow(ledger, run.runId)).version, version + (kind === "refused" ? 0 : 1));
+      const { id } = await approvalOf(ledger.db, run);
+      assert.equal(await count(ledger, "approval_decisions where approval_id = $1", [id]), 1);
+    }
   });
 
   it("of an outcome with the next crossing is both again, with two rows", async () => {

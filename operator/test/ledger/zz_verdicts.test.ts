@@ -9,10 +9,14 @@ import { met } from "../support/verdicts.ts";
 
 const DECLARED: Readonly<Record<string, string>> = {
   record_agent: "again changed created same",
-  cross_effect: "crossed ended fenced hold occupied reply_sent stale_input stopping",
+  cross_effect: "approval crossed ended fenced hold occupied reply_sent stale_input stopping",
   settle_effect: "already conflict settled",
   redispatch_effect: "already crossed ended fenced refused too_early",
+  pin_toolset: "ended fenced pinned",
   resolve_effect: "already conflict resolved too_early unknown_effect",
+  remember: "already ended fenced known remembered",
+  forget: "already ended fenced forgotten unknown_memory",
+  forget_by_person: "already forgotten unknown_memory",
   hold_leadership: "held missing standby taken",
   claim_run: "claimed none",
   renew_lease: "ended lost renewed",
@@ -23,6 +27,8 @@ const DECLARED: Readonly<Record<string, string>> = {
   finish_turn: "again already ended fenced finished",
   request_stop: "again already cancelled nothing_left stopping withdrawn",
   withdraw_event: "moved withdrawn",
+  park_for_approval: "already decided ended expired fenced parked",
+  decide_approval: "again already approved late refused rejected unknown",
 };
 
 /** Words of a statement that look like verdicts and are handed to its own later parts only. */

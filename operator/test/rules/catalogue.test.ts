@@ -56,6 +56,9 @@ describe("the effect catalogue", () => {
       assert.equal(effectKind(odd), "tool.effect", odd);
     }
     assert.equal(effectKind("tool.query"), "tool.query");
+    for (const word of ["tool.effect", "tool.query", "odd"]) {
+      assert.equal(effectKind(word, "store.verb"), "store.verb", "what stays within is made by code alone");
+    }
     assert.equal(effectKind(undefined, "tool.query"), "tool.query", "nothing declared: the tool's own word");
     for (const word of ["reply", "ack", "store.verb", "harness.call", "compensation"]) {
       assert.equal(effectKind(word, "tool.query"), "tool.effect", `${word} cannot be declared from outside`);

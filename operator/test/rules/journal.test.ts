@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { type JournalRow, MAX_EFFECT_ATTEMPTS, occupied, settling } from "#rules/journal.ts";
+import { type JournalRow, MAX_EFFECT_ATTEMPTS, MAX_PROBES, occupied, type Seen, settling } from "#rules/journal.ts";
 
 const WANTED = { effectId: "mine", nonce: "n", target: "issue/1", argsHash: "A" };
 let made = 0;
@@ -88,7 +88,15 @@ describe("what stands in the way of a crossing", () => {
 });
 
 describe("an effect whose outcome nobody saw", () => {
-  const LOST = { state: "dispatched", keyed: true, attempt: 1, waitMs: 0, stopping: false } as const;
+  const LOST = {
+    state: "dispatched",
+    keyed: true,
+    attempt: 1,
+    waitMs: 0,
+    stopping: false,
+    probe: null,
+    seen: [],
+  } as const;
 
   it("is left alone once its outcome is final, whatever the clock says", () => {
     for (const state of ["confirmed", "failed"] as const) {
@@ -98,7 +106,9 @@ describe("an effect whose outcome nobody saw", () => {
 
   it("is neither looked at nor sent again before its settle time: its sender may be alive", () => {
     for (const keyed of [true, false]) {
-      assert.deepEqual(settling({ ...LOST, keyed, waitMs: 1 }), { kind: "wait", ms: 1 });
+      for (const probe of [null, { absenceIsConclusive: true }]) {
+        assert.deepEqual(settling({ ...LOST, keyed, probe, waitMs: 1 }), { kind: "wait", ms: 1 });
+      }
     }
   });
 
@@ -115,4 +125,40 @@ describe("an effect whose outcome nobody saw", () => {
       assert.deepEqual(settling({ ...LOST, ...change }), { kind: "give_up" });
     }
   });
+});
+
+describe("an effect that can be looked for", () => {
+  const weak = { absenceIsConclusive: false };
+  const strong = { absenceIsConclusive: true };
+  const unclear = (count: number): Seen[] => Array.from({ length: count }, () => "inconclusive" as const);
+  const table: [title: string, effect: Partial<Parameters<typeof settling>[0]>, decision: string][] = [
+    ["is looked for first", { probe: weak }, "probe"],
+    ["is looked for before it is sent again under its key", { probe: weak, keyed: true }, "probe"],
+    ["is looked for also when a person stopped the turn", { probe: weak, stopping: true }, "probe"],
+    ["is looked for also when it was told unknown before", { probe: weak, state: "unknown" }, "probe"],
+    ["was seen, and that is its outcome", { probe: weak, seen: ["landed"] }, "landed"],
+    ["was seen after looks without an answer", { probe: weak, seen: ["inconclusive", "landed"] }, "landed"],
+    ["was not seen, which proves nothing unless declared", { probe: weak, seen: ["absent"] }, "give_up"],
+    ["was not seen, and has a key", { probe: weak, keyed: true, seen: ["absent"] }, "send_again"],
+    ["is conclusively absent, and sent again", { probe: strong, seen: ["absent"] }, "send_again"],
+    [
+      "is conclusively absent, and nobody wants it any more",
+      { probe: strong, seen: ["absent"], stopping: true },
+      "not_applied",
+    ],
+    ["is conclusively absent after its last attempt", { probe: strong, seen: ["absent"], attempt: 5 }, "not_applied"],
+    ["is looked for again after a look without an answer", { probe: strong, seen: unclear(MAX_PROBES - 1) }, "probe"],
+    ["is given up after the last look without an answer", { probe: strong, seen: unclear(MAX_PROBES) }, "give_up"],
+    [
+      "is sent under its key after the last look without an answer",
+      { probe: strong, keyed: true, seen: unclear(MAX_PROBES) },
+      "send_again",
+    ],
+  ];
+  for (const [title, effect, decision] of table) {
+    it(title, () => {
+      const lost = { state: "dispatched", keyed: false, attempt: 1, waitMs: 0, stopping: false, seen: [] } as const;
+      assert.equal(settling({ ...lost, probe: null, ...effect }).kind, decision);
+    });
+  }
 });

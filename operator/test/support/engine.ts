@@ -62,6 +62,25 @@ export function writer(
   };
 }
 
+/** A read named `find`; `answers` as for `writer`. It refuses the argument `bad`. */
+export function finder(answers: Parameters<typeof writer>[0]): Tool & { sent: Sent[] } {
+  const tool = writer(answers);
+  return {
+    ...tool,
+    name: "find",
+    description: "Finds.",
+    parse: (args) =>
+      (args as { bad?: unknown }).bad === undefined
+        ? { ok: true, value: args as Record<string, unknown> }
+        : { ok: false, message: "`bad` is bad" },
+    effect: () => "tool.query",
+    async execute(args, context) {
+      const answer = await tool.execute(args, context);
+      return answer.kind === "confirmed" ? { ...answer, receipt: { result: { found: 1 } } } : answer;
+    },
+  };
+}
+
 export const done = (observation: string): ToolOutcome => ({
   kind: "confirmed",
   observation,

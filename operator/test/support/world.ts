@@ -6,9 +6,10 @@ import { crossEffect, type CrossRequest } from "#ledger/effects.ts";
 import { claimRun } from "#ledger/leases.ts";
 import { ingest, type Ingested, type Message } from "#ledger/mailbox.ts";
 import { type CallRow, commitResponse } from "#ledger/steps.ts";
+import { CODE } from "#rules/limits.ts";
 
 export const NAMESPACE_UID = "ns-uid-1";
-export const CODE = 1;
+export { CODE };
 
 export async function anAgent(db: Runner, name = `agent-${uuidv7()}`) {
   const agent = await recordAgent(db, {
@@ -89,6 +90,8 @@ export async function respond(
     request: { hash: "r" },
     response: { text: null },
     usage: { inputTokens: 10, outputTokens: 5 },
+    costMicros: 20,
+    spentMicros: 20,
     modelCall: true,
     calls,
   });

@@ -53,6 +53,13 @@ describe("http_request", () => {
     assert.equal(tool.target(args("PUT")), tool.target(args("DELETE")));
   });
 
+  it("names the host that answers as its source, and neither path nor query", () => {
+    const parsed = tool.parse({ method: "GET", url: "https://EXAMPLE.com:8443/a?token=secret#b" });
+    assert.ok(parsed.ok);
+    assert.equal(tool.source?.(parsed.value), "example.com:8443");
+    assert.equal(tool.audience, undefined, "for the conversation that asked");
+  });
+
   it("writes with the effect's id as key and returns a receipt", async () => {
     const outcome = await write("/keyed/notes");
     assert.equal(outcome.kind, "confirmed");

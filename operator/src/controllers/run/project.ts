@@ -270,6 +270,8 @@ function ofTheRun(shown: Shown): RunStatus {
       inputTokens: tokens[0],
       outputTokens: tokens[1],
       tokens: tokens[0] + tokens[1],
+      // Before the first step nothing was used, which is no cost of nothing.
+      costUSD: mirror.cost_micros === null || (mirror.steps ?? 0) === 0 ? undefined : mirror.cost_micros / 1_000_000,
     },
     startedAt: mirror.started_at === null ? undefined : instant(mirror.started_at),
     finishedAt: mirror.ended_at === null ? undefined : instant(mirror.ended_at),

@@ -1,0 +1,55 @@
+/** A measured system's process, from this side: asked for one run at a time. */
+import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+import { join } from "node:path";
+import type { Answer, Measured, Order, SystemName } from "./system.ts";
+
+export class Unavailable extends Error {}
+
+export class SystemProcess {
+  readonly name: SystemName;
+  readonly #child: ChildProcess;
+
+  private constructor(name: SystemName, child: ChildProcess) {
+    this.name = name;
+    this.#child = child;
+  }
+
+  static async start(name: SystemName, url: string): Promise<SystemProcess> {
+    // Its warnings are not this program's output.
+    const child = fork(join(import.meta.dirname, "worker.ts"), [name, url], {
+      execArgv: ["--disable-warning=ExperimentalWarning", "--disable-warning=DeprecationWarning"],
+      stdio: ["ignore", "ignore", "inherit", "ipc"],
+    });
+    const system = new SystemProcess(name, child);
+    await system.#answer();
+    return system;
+  }
+
+  async measure(order: Order): Promise<Measured> {
+    this.#child.send(order);
+    const answer = await this.#answer();
+    if (answer.kind !== "measured") throw new Error(`${this.name} said ${answer.kind}`);
+    return answer.measured;
+  }
+
+  async stop(): Promise<void> {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    const exited = once(this.#child, "exit");
+    this.#child.kill("SIGKILL");
+    await exited;
+  }
+
+  async #answer(): Promise<Answer> {
+    const ended = new AbortController();
+    const answer = await Promise.race([
+      once(this.#child, "message", { signal: ended.signal }).then(([message]) => message as Answer),
+      once(this.#child, "exit", { signal: ended.signal }).then(([code]): Answer => {
+        return { kind: "unavailable", why: `its process ended with ${code}` };
+      }),
+    ]);
+    ended.abort();
+    if (answer.kind === "unavailable") throw new Unavailable(`${this.name}: ${answer.why}`);
+    return answer;
+  }
+}

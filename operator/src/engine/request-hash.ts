@@ -1,0 +1,24 @@
+/**
+ * What a step keeps of its request: a hash over the hashes of its messages and that of its tools. A run's requests are
+ * nearly the same messages again and again, as the very same objects (`rules/transcript.ts`), so that each is read and
+ * hashed once and not once per step.
+ */
+import { createHash } from "node:crypto";
+import { canonicalHash } from "./canonical.ts";
+import type { ModelRequest } from "./ports.ts";
+
+/** Messages are never changed; what goes with a run's last request is collected with it. */
+const known = new WeakMap<object, string>();
+
+function hashOf(message: object): string {
+  const found = known.get(message);
+  if (found !== undefined) return found;
+  const hash = canonicalHash(message);
+  known.set(message, hash);
+  return hash;
+}
+
+export function requestHash({ messages, tools }: Pick<ModelRequest, "messages" | "tools">): string {
+  const parts = [...messages.map(hashOf), canonicalHash(tools)];
+  return createHash("sha256").update(parts.join("\n")).digest("hex");
+}
