@@ -85,9 +85,9 @@ const TABLE: readonly Row[] = [
   },
   {
     what: "it asks for what ignoring would weaken",
-    object: agentObject({ tools: { requireApproval: ["*"] } }),
+    object: agentObject({ access: [{ name: "team" }] }),
     gives: notAccepted("NotSupportedYet"),
-    says: /spec\.tools\.requireApproval/,
+    says: /spec\.access/,
   },
   {
     what: "it asks for more than the install allows",

@@ -101,6 +101,8 @@ export function aMirror(changes: Partial<Mirror> = {}): Mirror {
     interrupts_total: 0,
     last_interrupt: null,
     open_tool: null,
+    waiting: null,
+    expired: null,
     open_since: null,
     now: NOW,
     ...changes,
