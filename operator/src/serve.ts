@@ -225,6 +225,7 @@ async function work(self: Process, db: Database, kube: KubeClient | null): Promi
         agentNamespaces: config.agentNamespaces,
         defaults: config.defaults as object,
         instance: config.instance,
+        maxRuns: config.maxRuns,
         // As a person would type it: Pawl's own namespace is not theirs.
         ...(kube.namespace === undefined
           ? {}

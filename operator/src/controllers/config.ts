@@ -16,6 +16,8 @@ export type ControllerConfig = {
   };
   /** What no Agent may ask to exceed. */
   readonly ceilings?: Budgets;
+  /** Runs of the whole install at work at once; 0 or absent = what the workers take. */
+  readonly maxRuns?: number;
   /** This process, as Events and the leader row name it: the pod's name. */
   readonly instance: string;
   /** How a person reads a whole answer; the Run's name is appended. */

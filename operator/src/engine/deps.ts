@@ -28,6 +28,8 @@ export type EngineSettings = {
   readonly pollMs: number;
   readonly waitForPersonMs: number;
   readonly concurrency: number;
+  /** Runs of the whole install at work at once; 0 or absent = what the workers take. */
+  readonly maxRuns?: number;
   /** How long a closing call may take; absent = its constant. */
   readonly closingMs?: number;
   /** The key of the install's own default endpoint, used only towards exactly that endpoint. */
