@@ -108,8 +108,11 @@ export interface SharedWaits {
 
 export interface ModelPort {
   /** One attempt, no retries of its own. Never throws for what an endpoint does; resolves with a classified outcome. */
-  complete(request: ModelRequest, signal: AbortSignal): Promise<ModelOutcome>;
+  complete(request: ModelRequest, signal: AbortSignal, shown?: Progress): Promise<ModelOutcome>;
 }
+
+/** Characters of the answer's text that have come so far, where the endpoint streams. For display, never acted on. */
+export type Progress = (characters: number) => void;
 
 /** Arguments of a call that Pawl makes itself, by name, each a template (`rules/template.ts`). */
 export type Templates = Readonly<Record<string, string>>;
