@@ -34,8 +34,12 @@ export async function judgeRefs(deps: Deps, agent: AgentToCheck): Promise<{ reas
   const tools = new Map(builtinTools(deps, spec).map((tool) => [tool.name, tool]));
   const problem = declarationProblem(spec.effects, (name) => tools.get(name));
   if (problem !== null) return problem;
-  const credential = await credentialFor(deps, agent.namespace, spec.primary);
-  return credential.kind === "ready" ? null : { reason: credential.reason, message: credential.message };
+  for (const endpoint of [spec.primary, spec.fast]) {
+    if (endpoint === null) continue;
+    const credential = await credentialFor(deps, agent.namespace, endpoint);
+    if (credential.kind !== "ready") return { reason: credential.reason, message: credential.message };
+  }
+  return null;
 }
 
 /** One look: every agent that is due gets an answer of its own; one that cannot be tried now stays due. */
