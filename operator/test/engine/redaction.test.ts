@@ -5,7 +5,7 @@ import { checkInvariants } from "#ledger/invariants.ts";
 import { ingest } from "#ledger/mailbox.ts";
 import { readRun } from "#ledger/reads.ts";
 import type { ModelOutcome, Tool } from "#engine/ports.ts";
-import { Redaction } from "#engine/redaction.ts";
+import { MAX_KNOWN_SECRETS, Redaction } from "#engine/redaction.ts";
 import { formsOf } from "#rules/secrets.ts";
 import { asks, bench, done, drain, engineAgent, quick, says, writer } from "../support/engine.ts";
 import { useLedger } from "../support/postgres.ts";
@@ -61,7 +61,7 @@ describe("a secret in what comes in", () => {
   };
 
   it("is in no column and in no log line, in none of its forms", async () => {
-    const agent = await engineAgent(ledger.db, ["echo", "leak", "write", "throw"], {
+    const agent = await engineAgent(ledger.db, ["echo", "leak", "write", "throw", "remember"], {
       models: {
         primary: {
           baseURL: "http://model.test/v1",
@@ -96,7 +96,7 @@ describe("a secret in what comes in", () => {
         asks(["echo", `{"n":"${escaped}"}`], ["echo", `{"n":"${KEY}`]),
         asks(["leak", {}], ["write", { to: "a" }], ["leak", {}], ["write", { to: "b" }]),
         asks(["write", { to: KEY }], ["write", { to: "c" }]),
-        asks(["throw", { to: "d" }]),
+        asks(["throw", { to: "d" }], ["remember", { text: `The key is ${KEY}` }]),
         {
           kind: "response",
           text: null,
@@ -136,7 +136,7 @@ describe("a secret in what comes in", () => {
       ["a", "b", "c"],
     );
     const results = run.calls.map(({ result }) => result ?? "");
-    assert.equal(results.filter((result) => /arguments contain a credential/.test(result)).length, 4);
+    assert.equal(results.filter((result) => /arguments contain a credential/.test(result)).length, 5);
     assert.match(results.join("\n"), /\[redacted: Secret demo\/openai\]/);
     const reply = run.calls.find((call) => call.class === "reply");
     assert.match(
@@ -184,6 +184,20 @@ describe("a secret in what comes in", () => {
       assertClean(text, "the message");
       assert.match(text, /\[redacted: /);
     }
+  });
+
+  it("is known for as long as it may be met: the process's own for ever, others until many newer ones came", () => {
+    const redaction = new Redaction([{ what: "own", value: "own-secret-0" }]);
+    for (let n = 0; n <= MAX_KNOWN_SECRETS; n += 1) {
+      redaction.learn({ what: "one", value: `learned-secret-${n}-` });
+      // What is asked for again stays.
+      redaction.learn({ what: "used", value: "used-secret-0" });
+    }
+    const text = "own-secret-0 used-secret-0 learned-secret-0- learned-secret-1- learned-secret-2-";
+    assert.equal(
+      redaction.text(text),
+      "[redacted: own] [redacted: used] learned-secret-0- learned-secret-1- [redacted: one]",
+    );
   });
 
   it("that a tool needs may be handed to it by the port, and is known before the tool has it", async () => {
