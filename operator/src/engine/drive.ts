@@ -11,6 +11,7 @@ import { MAX_UNUSABLE_RESPONSES } from "#rules/limits.ts";
 import { head, storable } from "#rules/text.ts";
 import { readAgentSpec } from "./agent.ts";
 import { collect } from "./collect.ts";
+import { meetConsent } from "./consent.ts";
 import type { EngineDeps } from "./deps.ts";
 import { settle } from "./dispatch.ts";
 import { exhaustedBudget } from "./budget.ts";
@@ -48,7 +49,10 @@ export async function driveRun(
     const agent = readAgentSpec(run.spec, run.slice);
     turn = new Turn(run, agent, toolsetOf(deps, builtinTools(deps, agent), agent, run.connector), lease, deps.clock);
     if (turn.run.suspended && turn.steps.length === 0) await giveBack(deps, lease, suspended(deps));
-    else await loop(deps, turn, shutdown);
+    else {
+      await meetConsent(deps, turn);
+      await loop(deps, turn, shutdown);
+    }
   } catch (error) {
     if (turn !== undefined) await abandon(deps, turn);
     if (!(error instanceof Left))
@@ -167,7 +171,7 @@ async function loop(deps: EngineDeps, turn: Turn, shutdown: AbortSignal): Promis
     if (timesBarred(turn) >= MAX_BARRED) {
       const message =
         "every answer was built on a source that may not be shown in this conversation; ask where it may be shown";
-      return finish(deps, turn, { status: "failed", reason: "SourceWithheld", message });
+      return fail(deps, turn, "SourceWithheld", message);
     }
     if (unusable(turn) >= MAX_UNUSABLE_RESPONSES) {
       const message = `the model gave ${MAX_UNUSABLE_RESPONSES} responses in a row that nothing could be done with; try another model or simplify the tools`;

@@ -95,6 +95,8 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   read_approvals: "only when a call waits for a person, read only",
   effect_of_run: "controller, read only",
   decide_approval: "controller; ledger tests with swallowed replies, races with expiry, parking and stops",
+  asked_before: "only after a turn that ended at its limit; engine tests",
+  continue_request: "only after a clear yes; ledger tests",
   queue_for_claim: "only when two claims meet; ledger tests",
   release_lease: "only when a run waits; engine tests and the variant with a failing model",
 };
