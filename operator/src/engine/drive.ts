@@ -49,10 +49,7 @@ export async function driveRun(
     const agent = readAgentSpec(run.spec, run.slice);
     turn = new Turn(run, agent, toolsetOf(deps, builtinTools(deps, agent), agent, run.connector), lease, deps.clock);
     if (turn.run.suspended && turn.steps.length === 0) await giveBack(deps, lease, suspended(deps));
-    else {
-      await meetConsent(deps, turn);
-      await loop(deps, turn, shutdown);
-    }
+    else await loop(deps, turn, shutdown);
   } catch (error) {
     if (turn !== undefined) await abandon(deps, turn);
     if (!(error instanceof Left))
@@ -147,6 +144,7 @@ async function failVisibly(
 }
 
 async function loop(deps: EngineDeps, turn: Turn, shutdown: AbortSignal): Promise<void> {
+  await meetConsent(deps, turn);
   for (;;) {
     if (turn.lease.lost.signal.aborted) throw new Left("lease lost");
     if (turn.replied) return finish(deps, turn, endingOf(turn));
