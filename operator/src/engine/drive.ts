@@ -11,6 +11,7 @@ import { MAX_UNUSABLE_RESPONSES } from "#rules/limits.ts";
 import { head, storable } from "#rules/text.ts";
 import { readAgentSpec } from "./agent.ts";
 import { collect } from "./collect.ts";
+import { meetConsent } from "./consent.ts";
 import type { EngineDeps } from "./deps.ts";
 import { settle } from "./dispatch.ts";
 import { exhaustedBudget } from "./budget.ts";
@@ -143,6 +144,7 @@ async function failVisibly(
 }
 
 async function loop(deps: EngineDeps, turn: Turn, shutdown: AbortSignal): Promise<void> {
+  await meetConsent(deps, turn);
   for (;;) {
     if (turn.lease.lost.signal.aborted) throw new Left("lease lost");
     if (turn.replied) return finish(deps, turn, endingOf(turn));
