@@ -60,6 +60,7 @@ export const AGENT_REASONS = {
     "SecretMissing",
     "SecretRefused",
     "ToolUnknown",
+    "KeyUnknown",
     "ProbeNotQuery",
     "ProbeFindsAnything",
     "McpServerUnreachable",

@@ -40,7 +40,7 @@ describe("failpoints", () => {
       .map((file) => readFileSync(join(SRC, file), "utf8"))
       .join("\n");
     for (const port of PORTS) {
-      const name = port.replace("tool.http_request", "tool.${tool.name}");
+      const name = port.replace("tool.http_request", "tool.${tool.name}").replace(/^http_request:/, "${nameOf(plan)}:");
       assert.ok(text.includes(`failpoint("${name}")`) || text.includes(`failpoint(\`${name}\`)`), port);
     }
   });

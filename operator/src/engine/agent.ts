@@ -11,7 +11,7 @@ import {
 import { PawlError } from "#rules/errors.ts";
 import type { PlaceRule } from "#rules/place.ts";
 import type { Approvers } from "#ledger/approvals.ts";
-import type { EffectDeclaration, ModelEndpoint } from "./ports.ts";
+import type { EffectDeclaration, ModelEndpoint, ServerSpec } from "./ports.ts";
 
 const secretRef = z.object({ name: z.string(), key: z.string() });
 const endpoint = z.object({
@@ -48,6 +48,14 @@ const effect = z.object({
   compensate: unlessName(z.object({ tool: z.string(), arguments: templates })),
   errorMeans: z.string().optional(),
 });
+const server = z.object({
+  name: z.string(),
+  url: z.string(),
+  headers: z.array(z.object({ name: z.string(), secretRef })).default([]),
+  tools: z.array(z.string()).optional(),
+  audience: z.enum(["Conversation", "Agent", "Public"]).optional(),
+  trustHints: z.boolean().default(false),
+});
 const place = z.object({
   place: z.string(),
   allow: z.array(z.string()).optional(),
@@ -65,6 +73,7 @@ const spec = z.object({
     .object({
       builtin: z.array(z.string()).default([]),
       requireApproval: z.array(z.string()).default([]),
+      mcpServers: z.array(server).default([]),
       effects: z.array(effect).default([]),
       byPlace: z.array(place).default([]),
       memory: z.object({ audience: z.enum(["Conversation", "Agent"]).optional() }).default({}),
@@ -95,6 +104,7 @@ export type AgentSpec = {
   readonly contextTokens: number;
   readonly tools: readonly string[];
   readonly effects: readonly EffectDeclaration[];
+  readonly servers: readonly ServerSpec[];
   readonly places: readonly PlaceRule[];
   /** Globs over tools whose calls wait for a person. */
   readonly requireApproval: readonly string[];
@@ -135,6 +145,7 @@ export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
     contextTokens: primary?.contextTokens ?? DEFAULT_CONTEXT_TOKENS,
     tools: tools.builtin,
     effects: tools.effects.map(toDeclaration),
+    servers: tools.mcpServers.map(toServer),
     places: tools.byPlace.map(({ place: name, allow, deny }) => ({
       place: name,
       allow: allow ?? ["*"],
@@ -150,6 +161,16 @@ export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
       outputTokens: lower(own.outputTokens, asked.data.outputTokens),
     },
     memoryAudience: memoryAudience(tools.memory.audience),
+  };
+}
+
+const AUDIENCE = { Conversation: "conversation", Agent: "agent", Public: "public" } as const;
+
+function toServer({ tools, audience, ...rest }: z.infer<typeof server>): ServerSpec {
+  return {
+    ...rest,
+    tools: tools ?? ["*"],
+    ...(audience === undefined ? {} : { audience: AUDIENCE[audience] }),
   };
 }
 

@@ -1,7 +1,7 @@
 /** What a worker is made of. The composition root fills it; tests fill it with fakes of the ports only. */
 import type { Database } from "#ledger/database.ts";
 import type { afterFailure } from "#rules/retry.ts";
-import type { Clock, Credentials, ModelPort, Tool } from "./ports.ts";
+import type { Clock, Credentials, ModelPort, Tool, ToolServers } from "./ports.ts";
 import type { Redaction } from "./redaction.ts";
 
 export interface Log {
@@ -36,6 +36,8 @@ export type EngineDeps = {
   readonly model: ModelPort;
   /** Tools by name, as the install offers them. */
   readonly tools: ReadonlyMap<string, Tool>;
+  /** Servers elsewhere whose tools an Agent may name. */
+  readonly servers: ToolServers;
   /** Wrapped by `redaction`, so that what it finds is known there. */
   readonly credentials: Credentials;
   /** Takes secrets out of everything that is stored or logged. */
