@@ -47,14 +47,11 @@ const model = (description: string) =>
     contextTokens: int(1_000, 100_000_000, "How many tokens fit into one request and its answer.").optional(),
     maxOutputTokens: int(1, 10_000_000, "The most tokens one answer may have.").optional(),
     timeout: duration(`How long one call may take. Default ${D.modelTimeout}.`).optional(),
-    pricesUSDPerMTok: object(
-      `US dollars per million tokens; without it cost is shown as unknown, never as zero. ${NOT_YET}`,
-      {
-        input: decimal(1_000_000, "Per million input tokens."),
-        cachedInput: decimal(1_000_000, "Per million input tokens that the endpoint had cached.").optional(),
-        output: decimal(1_000_000, "Per million output tokens."),
-      },
-    ).optional(),
+    pricesUSDPerMTok: object("US dollars per million tokens; without it cost is shown as unknown, never as zero.", {
+      input: decimal(1_000_000, "Per million input tokens."),
+      cachedInput: decimal(1_000_000, "Per million input tokens that the endpoint had cached.").optional(),
+      output: decimal(1_000_000, "Per million output tokens."),
+    }).optional(),
   });
 
 const models = object("The models this agent uses. What is absent comes from the install.", {
@@ -156,7 +153,7 @@ const tools = object("The tools this agent may use. Absent: none but those the l
     ).optional(),
   }).optional(),
   effects: listMap(effect, ["tool"], 128, "What tools change, and how a repeat is recognised.").optional(),
-  requireApproval: globs(`Tools that run only after a person has approved the exact call. ${REFUSED_YET}`).optional(),
+  requireApproval: globs("Tools that run only after a person has approved the exact call, with a Decision.").optional(),
   byPlace: listMap(
     object("What is allowed in one kind of place.", {
       place: oneOf(
@@ -225,7 +222,7 @@ const access = listMap(
   `Who may talk to this agent. Absent: whoever can reach it. ${REFUSED_YET}`,
 );
 
-const approvals = object(`How approvals are asked for and who may give them. ${NOT_YET}`, {
+const approvals = object("Who may approve the calls that tools.requireApproval names, and for how long they wait.", {
   routes: list(
     withRules(
       object("Where the question about some tools is asked; the first route that fits counts.", {
@@ -242,13 +239,22 @@ const approvals = object(`How approvals are asked for and who may give them. ${N
       ],
     ),
     16,
-    "Routes, in order.",
+    `Routes, in order. ${NOT_YET} A call always waits for a Decision object.`,
   ).optional(),
-  approvers: object("Who may approve.", {
-    ...people("that may approve"),
-    slackUserGroups: set(text(64, "A Slack user group's id."), 32, "Slack user groups that may approve.").optional(),
-  }),
-  requesterMayApprove: flag("May the person who asked approve too? Default false.").optional(),
+  approvers: object(
+    "Who may approve, of those who have the verb approve on Runs. Absent: whoever has it. Empty: nobody.",
+    {
+      ...people("that may approve"),
+      slackUserGroups: set(
+        text(64, "A Slack user group's id."),
+        32,
+        `Slack user groups that may approve. ${NOT_YET}`,
+      ).optional(),
+    },
+  ).optional(),
+  requesterMayApprove: flag(
+    "May those approve too whose messages the turn answers? They may always reject. Default false.",
+  ).optional(),
   expiresAfter: duration(
     `After this long without a decision it counts as rejected. Default ${D.approvals.expiresAfter}.`,
   ).optional(),

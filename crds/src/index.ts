@@ -3,13 +3,23 @@ export { type AgentModel, type AgentSpec, agentSpec, type AgentStatus, agentStat
 export { type Condition, setCondition } from "./conditions.ts";
 export { customResourceDefinition } from "./crd.ts";
 export { AGENT_DEFAULTS } from "./defaults.ts";
+export { type DecisionSpec, decisionSpec, type DecisionStatus, decisionStatus } from "./decision.ts";
 export { parseDuration } from "./fields.ts";
-export { AGENT, API_VERSION, GROUP, type Kind, KINDS, RUN, VERSION } from "./kinds.ts";
+export { AGENT, API_VERSION, DECISION, GROUP, type Kind, KINDS, RUN, VERSION } from "./kinds.ts";
 export { admissionPolicies, type PolicyOptions, RESERVED_PREFIX } from "./policies/index.ts";
 export { runSpec, type RunSpec, runStatus, type RunStatus } from "./run.ts";
-export { type Checked, checkAgent, checkRun, notActedUpon, type NotActedUpon, type Problem } from "./validate.ts";
+export {
+  type Checked,
+  checkAgent,
+  checkDecision,
+  checkRun,
+  notActedUpon,
+  type NotActedUpon,
+  type Problem,
+} from "./validate.ts";
 export * from "./vocabulary.ts";
 import type { AgentSpec, AgentStatus } from "./agent.ts";
+import type { DecisionSpec, DecisionStatus } from "./decision.ts";
 import type { RunSpec, RunStatus } from "./run.ts";
 
 export type ObjectMeta = {
@@ -41,4 +51,12 @@ export type Run = {
   metadata: ObjectMeta;
   spec: RunSpec;
   status?: RunStatus;
+};
+
+export type Decision = {
+  apiVersion: typeof import("./kinds.ts").API_VERSION;
+  kind: "Decision";
+  metadata: ObjectMeta;
+  spec: DecisionSpec;
+  status?: DecisionStatus;
 };

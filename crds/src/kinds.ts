@@ -1,6 +1,7 @@
 /** The kinds of the API: names, columns and schemas, as data. */
 import type { z } from "zod";
 import { agentSpec, agentStatus } from "./agent.ts";
+import { decisionSpec, decisionStatus } from "./decision.ts";
 import type { Rule } from "./rules.ts";
 import { ledgerStays, runSpec, runStatus } from "./run.ts";
 
@@ -91,4 +92,25 @@ export const RUN: Kind = {
   selectable: [".spec.agentRef.name", ".status.phase"],
 };
 
-export const KINDS = [AGENT, RUN] as const;
+export const DECISION: Kind = {
+  kind: "Decision",
+  plural: "decisions",
+  singular: "decision",
+  shortNames: ["pawldecision"],
+  description: "What a person says about a call that waits for him. Created once; it never changes.",
+  spec: decisionSpec,
+  status: decisionStatus,
+  rootRules: [],
+  columns: [
+    column("Subject", "string", ".spec.subject.name", "What it is about."),
+    column("Verdict", "string", ".spec.verdict", "What is said."),
+    column("State", "string", ".status.state", "Whether it counts."),
+    column("Actor", "string", ".spec.actor", "Who says it."),
+    column("Age", "date", ".metadata.creationTimestamp", "Since when it exists."),
+    wide("Reason", "string", ".status.reason", "Why it counts or not."),
+    wide("Request", "string", ".spec.request", "The request that it is about."),
+  ],
+  selectable: [],
+};
+
+export const KINDS = [AGENT, RUN, DECISION] as const;

@@ -5,7 +5,8 @@
 import { z } from "zod";
 import type { AgentSpec } from "./agent.ts";
 import { NOT_YET, REFUSED_YET } from "./fields.ts";
-import { AGENT, API_VERSION, type Kind, RUN } from "./kinds.ts";
+import { AGENT, API_VERSION, DECISION, type Kind, RUN } from "./kinds.ts";
+import type { DecisionSpec } from "./decision.ts";
 import type { RunSpec } from "./run.ts";
 import { rulesOf, same } from "./rules.ts";
 
@@ -128,6 +129,10 @@ export const checkAgent = (manifest: unknown, old?: unknown): Checked<AgentSpec>
 
 /** Checks a whole Run manifest; the value is its spec. With `old`, also what may not change. */
 export const checkRun = (manifest: unknown, old?: unknown): Checked<RunSpec> => check(RUN, manifest, old);
+
+/** Checks a whole Decision manifest; the value is its spec. With `old`, also what may not change. */
+export const checkDecision = (manifest: unknown, old?: unknown): Checked<DecisionSpec> =>
+  check(DECISION, manifest, old);
 
 export type NotActedUpon = {
   /** Ignoring these would let the agent do more than was written: do not accept the object. */

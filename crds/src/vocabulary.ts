@@ -57,6 +57,7 @@ export const AGENT_REASONS = {
     "Unchecked",
     "ModelMissing",
     "FastModelMissing",
+    "PricesMissing",
     "SecretMissing",
     "SecretRefused",
     "ToolUnknown",
@@ -109,6 +110,29 @@ export const RUN_REASONS = {
   ],
 } as const satisfies Record<RunConditionType, readonly string[]>;
 export type RunReason<T extends RunConditionType = RunConditionType> = (typeof RUN_REASONS)[T][number];
+
+/** What became of a Decision. */
+export const DECISION_STATES = ["Applied", "Late", "Refused"] as const;
+export type DecisionState = (typeof DECISION_STATES)[number];
+
+/** Why, by state. */
+export const DECISION_REASONS = {
+  Applied: ["Approved", "Rejected", "Landed", "NotLanded"],
+  Late: ["AlreadyDecided", "Expired", "TurnEnded", "AlreadySettled"],
+  Refused: [
+    "HashDiffers",
+    "RequesterMayNotApprove",
+    "NotAnApprover",
+    "RequestNotFound",
+    "RunNotFound",
+    "OtherRun",
+    "ActorMissing",
+    "Invalid",
+    "TooEarly",
+    "NotYet",
+  ],
+} as const satisfies Record<DecisionState, readonly string[]>;
+export type DecisionReason = (typeof DECISION_REASONS)[DecisionState][number];
 
 /** Where the last word of a Run came from. */
 export const RUN_ORIGINS = ["Applied", "Chat", "HTTP", "Child"] as const;

@@ -3,9 +3,9 @@
  * operator's kube tests (a real API server). Both must agree, and both must say something a person can act upon.
  */
 export type Case = {
-  /** Completes the sentence "an Agent …" or "a Run …". */
+  /** Completes the sentence "an Agent …", "a Run …" or "a Decision …". */
   readonly name: string;
-  readonly kind: "Agent" | "Run";
+  readonly kind: "Agent" | "Run" | "Decision";
   readonly spec: unknown;
   /** The object before this change; absent: the manifest is new. */
   readonly before?: unknown;
@@ -452,7 +452,75 @@ const runs: readonly Case[] = [
   ),
 ];
 
-export const CASES: readonly Case[] = [...agents, ...runs];
+const HASH = "0123456789abcdef".repeat(4);
+const decision = (more: Record<string, unknown> = {}) => ({
+  subject: { kind: "Run", name: "one" },
+  request: "0190a8b0-0000-7000-8000-000000000001",
+  verdict: "Approve",
+  hash: HASH,
+  actor: "admin",
+  ...more,
+});
+const said = /a Decision is said once and does not change/;
+
+const decisions: readonly Case[] = [
+  ok("Decision", "that approves an exact call is valid", decision()),
+  ok("Decision", "may say of whom it speaks and why", {
+    ...decision({ reason: "looked at it" }),
+    subject: { kind: "Run", name: "one", uid: "0190a8b0-0000-4000-8000-000000000001" },
+  }),
+  ok("Decision", "that rejects needs no hash", decision({ verdict: "Reject", hash: undefined })),
+  ok("Decision", "that says what became of a change is valid", decision({ verdict: "NotLanded", hash: undefined })),
+  ok("Decision", "that answers is valid", decision({ verdict: "Answer", hash: undefined, text: "Blue." })),
+  ok("Decision", "may be applied again as it is", decision(), decision()),
+  bad(
+    "Decision",
+    "that approves without a hash is refused",
+    decision({ hash: undefined }),
+    /verdict: Approve needs hash/,
+    /verdict: Approve needs hash/,
+  ),
+  bad(
+    "Decision",
+    "with a shortened hash is refused",
+    decision({ hash: HASH.slice(0, 12) }),
+    /spec\.hash/,
+    /spec\.hash.*should match/,
+  ),
+  bad(
+    "Decision",
+    "with a verdict that nobody knows is refused",
+    decision({ verdict: "Maybe" }),
+    /spec\.verdict/,
+    /spec\.verdict.*Unsupported value/,
+  ),
+  bad(
+    "Decision",
+    "that answers without a text is refused",
+    decision({ verdict: "Answer", hash: undefined }),
+    /text belongs to verdict: Answer/,
+    /text belongs to verdict: Answer/,
+  ),
+  bad(
+    "Decision",
+    "that approves with a text is refused: why goes into reason",
+    decision({ text: "go" }),
+    /text belongs to verdict: Answer/,
+    /text belongs to verdict: Answer/,
+  ),
+  bad(
+    "Decision",
+    "with a reason over the limit is refused",
+    decision({ reason: "x".repeat(513) }),
+    /spec\.reason: Too big/,
+    /spec\.reason.*(may not be more than|Too long).*512/,
+  ),
+  bad("Decision", "whose verdict changes is refused", decision({ verdict: "Reject" }), said, said, decision()),
+  bad("Decision", "that gets a reason afterwards is refused", decision({ reason: "x" }), said, said, decision()),
+  bad("Decision", "that loses its reason is refused", decision(), said, said, decision({ reason: "x" })),
+];
+
+export const CASES: readonly Case[] = [...agents, ...runs, ...decisions];
 
 /** Manifests that only Pawl's own account may write; the schema lets them pass, admission refuses everybody else. */
 export const OWN_CASES: readonly Case[] = [

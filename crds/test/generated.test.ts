@@ -3,6 +3,7 @@ import {
   AGENT,
   admissionPolicies,
   customResourceDefinition,
+  DECISION,
   isFinalPhase,
   KINDS,
   parseDuration,
@@ -60,8 +61,8 @@ describe("the generated chart", () => {
     assert.ok(!kinds(false).includes("MutatingAdmissionPolicy"));
   });
 
-  it("gives both kinds the category pawl and their short names", () => {
-    const names = [AGENT, RUN].map(
+  it("gives every kind the category pawl and their short names", () => {
+    const names = [AGENT, RUN, DECISION].map(
       (kind) => (customResourceDefinition(kind)["spec"] as { names: Record<string, unknown> }).names,
     );
     assert.deepEqual(
@@ -69,6 +70,7 @@ describe("the generated chart", () => {
       [
         [["pawl"], ["ag"]],
         [["pawl"], ["pawlrun"]],
+        [["pawl"], ["pawldecision"]],
       ],
     );
   });

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { AGENT, checkAgent, checkRun, notActedUpon } from "@pawl/crds";
+import { AGENT, checkAgent, checkDecision, checkRun, notActedUpon } from "@pawl/crds";
 import { CASES, OWN_CASES } from "./cases.ts";
 
 const manifest = (kind: string, spec: unknown) => ({
@@ -12,7 +12,7 @@ const manifest = (kind: string, spec: unknown) => ({
 describe("manifests, checked without a cluster", () => {
   for (const { name, kind, spec, before, refused } of [...CASES, ...OWN_CASES]) {
     it(`a${kind === "Agent" ? "n" : ""} ${kind} ${name}`, () => {
-      const check = kind === "Agent" ? checkAgent : checkRun;
+      const check = { Agent: checkAgent, Run: checkRun, Decision: checkDecision }[kind];
       const checked = check(manifest(kind, spec), before === undefined ? undefined : manifest(kind, before));
       if (refused === undefined) {
         assert.deepEqual(checked.ok ? [] : checked.problems, []);
@@ -42,13 +42,22 @@ describe("fields that this version does not act upon", () => {
         primary: { baseURL: "https://x", model: "m", pricesUSDPerMTok: { input: 1, output: 1 } },
         fast: { baseURL: "https://x", model: "m" },
       },
-      tools: { builtin: ["a"], requireApproval: ["*"], effects: [{ tool: "a", probe: { tool: "b" } }] },
+      tools: {
+        builtin: ["a"],
+        requireApproval: ["*"],
+        effects: [{ tool: "a", probe: { tool: "b" } }],
+      },
       access: [{ name: "me" }],
+      approvals: { routes: [], approvers: { users: ["bob"], slackUserGroups: ["S1"] } },
       budgets: { iterations: 1, maxCostUSD: 1 },
       interrupt: { midTurn: "Enqueue", whoInterrupts: "SameActorOnly" },
     });
-    assert.deepEqual(found.refused, ["spec.tools.requireApproval", "spec.access", "spec.budgets.maxCostUSD"]);
-    assert.deepEqual(found.ignored, ["spec.models.primary.pricesUSDPerMTok", "spec.models.fast"]);
+    assert.deepEqual(found.refused, ["spec.access"]);
+    assert.deepEqual(found.ignored, [
+      "spec.models.fast",
+      "spec.approvals.routes",
+      "spec.approvals.approvers.slackUserGroups",
+    ]);
   });
 
   it("are none in an Agent of instructions only", () => {

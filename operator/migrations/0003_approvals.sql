@@ -41,3 +41,6 @@ create table approval_decisions (
   at timestamptz not null
 );
 create index approval_decisions_approval on approval_decisions (approval_id);
+
+-- A person's word about a change may come long after its run ended; the mirror follows it.
+create index effects_resolved on commitment_effects (settled_at) where resolved_by is not null;

@@ -5,6 +5,7 @@
 import { appendFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { effectsOf, parseResolution, resolveOf } from "#cli/effects.ts";
+import { forgetOf, memoriesOf, parseForget } from "#cli/memories.ts";
 import { transcriptOf } from "#cli/transcript.ts";
 import { whyOf } from "#cli/why.ts";
 import { KubeClient } from "#kube/client.ts";
@@ -27,6 +28,9 @@ const HELP = `pawl: agents whose turns may be restarted freely until they have c
   pawl effects [-n NAMESPACE] [--all]    writes in flight or of unknown outcome; --all: every one
   pawl effects resolve ID --landed|--not-landed --by NAME [--reason TEXT]
                                          what a person found out about an unknown one; it is final
+  pawl memories AGENT [-n NAMESPACE] [--all]
+                                         what an agent remembers and who sees it; --all: the forgotten too
+  pawl memories forget ID --by NAME      take a memory back: no agent recalls it any more
   pawl doctor                            check the ledger's invariants; exit code 1 if one is broken
   pawl adopt-ledger                      take over the ledger of a cluster that is gone for good
   pawl --help
@@ -109,6 +113,29 @@ async function effects(
   console.log(await withLedger(config, (db) => resolveOf(db, resolution)));
 }
 
+async function memories(
+  config: Config,
+  name: string | undefined,
+  id: string | undefined,
+  values: { readonly namespace: string; readonly all: boolean; readonly by?: string | undefined },
+): Promise<void> {
+  if (name === undefined) {
+    throw new PawlError(
+      "terminal",
+      "Usage",
+      "pawl memories AGENT [-n NAMESPACE], or pawl memories forget ID --by NAME",
+    );
+  }
+  // An Agent that is named `forget` is listed all the same: forgetting needs an id.
+  if (name === "forget" && (id !== undefined || values.by !== undefined)) {
+    const asked = parseForget(id, values.by);
+    console.log(await withLedger(config, (db) => forgetOf(db, asked)));
+    return;
+  }
+  const which = { namespace: values.namespace, agent: name, every: values.all };
+  console.log(await withLedger(config, (db) => memoriesOf(db, which)));
+}
+
 async function main(argv: readonly string[]): Promise<void> {
   const { positionals, values } = parseArgs({
     args: [...argv],
@@ -149,6 +176,8 @@ async function main(argv: readonly string[]): Promise<void> {
       return;
     case "effects":
       return effects(config, name, id, values);
+    case "memories":
+      return memories(config, name, id, values);
     case "doctor":
       return doctor(config);
     case "adopt-ledger":

@@ -3,6 +3,7 @@ import type { Schema } from "../structural.ts";
 import { defaults, runActor, runCancel } from "./actors.ts";
 import { agentSecrets } from "./agent-secrets.ts";
 import type { PolicyOptions } from "./build.ts";
+import { decision, decisionDefaults } from "./decisions.ts";
 import { reservedLabels } from "./reserved-labels.ts";
 
 export type { PolicyOptions } from "./build.ts";
@@ -21,6 +22,8 @@ export const policyFiles = (options: PolicyOptions): readonly PolicyFile[] => [
   { name: "run-actor", mutating: false, objects: runActor(options) },
   { name: "run-cancel", mutating: false, objects: runCancel(options) },
   { name: "agent-secrets", mutating: false, objects: agentSecrets() },
+  { name: "decision-defaults", mutating: true, objects: decisionDefaults() },
+  { name: "decision", mutating: false, objects: decision() },
   { name: "reserved-labels", mutating: false, objects: reservedLabels(options) },
 ];
 

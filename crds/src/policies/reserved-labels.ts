@@ -21,7 +21,7 @@ export const reservedLabels = (options: PolicyOptions): Schema[] =>
     name: "reserved-labels",
     description: "Labels and annotations under pawl.dev/ are Pawl's own.",
     operations: ["CREATE", "UPDATE"],
-    resources: ["agents", "runs"],
+    resources: ["agents", "runs", "decisions"],
     conditions: [isNotController(options)],
     validations: [
       {

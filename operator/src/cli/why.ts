@@ -6,12 +6,15 @@ import { findRunByName } from "#ledger/mirrors.ts";
 import type { Runner } from "#ledger/database.ts";
 import { readStory, type Story, type StoryCall, type StoryEffect, type StoryStep } from "#ledger/story.ts";
 import { PawlError } from "#rules/errors.ts";
+import { inline } from "./plain.ts";
 
 const GUTTER = " ".repeat(14);
 const WIDTH = 110;
 /** Of one result: enough to recognise it. */
 const RESULT_LINES = 6;
 const LINE_LENGTH = 200;
+/** Named behind one answer. */
+const MAX_SOURCES = 10;
 const UUID = /^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$/i;
 
 const clock = (at: Date): string => at.toISOString().slice(11, 23);
@@ -139,7 +142,22 @@ function replyLines(teller: Teller, step: StoryStep, call: StoryCall): string[] 
     return [...under(why), ...text];
   }
   const said = effect.state === "confirmed" ? "the reply is out" : `the reply is ${effect.state}`;
-  return [...crossing(teller, effect, step), timed(effect.settledAt ?? effect.dispatchedAt, `  ${said}:`), ...text];
+  return [
+    ...crossing(teller, effect, step),
+    timed(effect.settledAt ?? effect.dispatchedAt, `  ${said}:`),
+    ...text,
+    ...sourceLines(effect.sources),
+  ];
+}
+
+/** What came from outside and stands behind an answer, also by way of earlier answers and memories. */
+function sourceLines(sources: readonly string[]): string[] {
+  if (sources.length === 0) return [];
+  const named = sources.slice(0, MAX_SOURCES).map(inline).join(", ");
+  const rest = sources.length > MAX_SOURCES ? `, and ${sources.length - MAX_SOURCES} more` : "";
+  return under(
+    `built on results of ${sources.length} source${sources.length === 1 ? "" : "s"} outside: ${named}${rest}`,
+  );
 }
 
 function stepLines(teller: Teller, step: StoryStep): string[] {

@@ -65,12 +65,14 @@ export interface Log {
   error(fields: Readonly<Record<string, unknown>>, message: string): void;
 }
 
+export type ControllerName = "agent" | "run" | "decision";
+
 /** Counters and gauges, named by what happened; absent = nobody counts. Must not throw. */
 export interface ControllerMetrics {
-  reconciled(controller: "agent" | "run", outcome: "ok" | "failed"): void;
-  statusWritten(kind: "Agent" | "Run"): void;
+  reconciled(controller: ControllerName, outcome: "ok" | "failed"): void;
+  statusWritten(kind: "Agent" | "Run" | "Decision"): void;
   leader(held: boolean): void;
   sweep(result: "clean" | "cancelled" | "suspended", missing: number): void;
   watchMissed(resource: string, changes: number): void;
-  queueDepth(controller: "agent" | "run", depth: number): void;
+  queueDepth(controller: ControllerName, depth: number): void;
 }

@@ -27,6 +27,7 @@ export type Context = {
   readonly events: Pick<EventRecorder, "record">;
   readonly agents: Store;
   readonly runs: Store;
+  readonly decisions: Store;
   readonly namespaces: Namespaces;
 };
 

@@ -23,6 +23,7 @@ export type PollOptions = {
   readonly random: () => number;
   readonly agent: (key: string) => void;
   readonly run: (key: string) => void;
+  readonly decision: (key: string) => void;
   /** Names whose object went while somebody else led, or that could not be settled yet. */
   readonly departed: () => Iterable<string>;
   /** After each look that succeeded. */
@@ -103,10 +104,11 @@ export class LedgerPoll {
   }
 
   #lookAtAll(): void {
-    const { clock, timing, agents, runs } = this.#context;
+    const { clock, timing, agents, runs, decisions } = this.#context;
     this.#allAt = clock.monotonic() + timing.lookAtAllMs;
     for (const object of agents.values()) this.#options.agent(keyOf(object));
     for (const object of runs.values()) this.#options.run(keyOf(object));
+    for (const object of decisions.values()) this.#options.decision(keyOf(object));
     for (const key of this.#options.departed()) this.#options.run(key);
   }
 

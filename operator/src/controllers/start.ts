@@ -8,15 +8,16 @@ import type { KubeClient } from "#kube/client.ts";
 import { EventRecorder } from "#kube/events.ts";
 import { type Outcome, WorkQueue } from "#kube/queue.ts";
 import { type Change, Reflector } from "#kube/reflector.ts";
-import { AGENTS, type Resource, RUNS } from "#kube/resources.ts";
+import { AGENTS, DECISIONS, type Resource, RUNS } from "#kube/resources.ts";
 import type { Runner } from "#ledger/database.ts";
 import { claimLedger } from "#ledger/installation.ts";
 import { isPawlError } from "#rules/errors.ts";
 import { systemClock } from "#src/clock.ts";
 import { AgentController } from "./agent/apply.ts";
-import type { ControllerConfig, ControllerMetrics, Install, Log } from "./config.ts";
+import type { ControllerConfig, ControllerMetrics, ControllerName, Install, Log } from "./config.ts";
 import { TIMING } from "./config.ts";
 import { type Context, Namespaces } from "./context.ts";
+import { DecisionController } from "./decision/apply.ts";
 import { Outage } from "./outage.ts";
 import { LedgerPoll } from "./poll.ts";
 import { RunController } from "./run/apply.ts";
@@ -51,6 +52,7 @@ export type Controllers = {
 /** Runs at work at once: more only queues up at the API server. */
 const RUN_CONCURRENCY = 8;
 const AGENT_CONCURRENCY = 2;
+const DECISION_CONCURRENCY = 2;
 /** Not heard for this long (bookmarks come every minute): not ready. */
 const MAX_SILENCE_MS = 180_000;
 
@@ -80,10 +82,13 @@ class Assembly {
   readonly #context: Context;
   readonly #agents: Reflector;
   readonly #runs: Reflector;
+  readonly #decisions: Reflector;
   readonly #agentQueue: WorkQueue;
   readonly #runQueue: WorkQueue;
+  readonly #decisionQueue: WorkQueue;
   readonly #agentController: AgentController;
   readonly #runController: RunController;
+  readonly #decisionController: DecisionController;
   readonly #departures: Departures;
   readonly #index = new RunIndex();
   readonly #arrivals = new Arrivals();
@@ -100,6 +105,7 @@ class Assembly {
     this.#events = new EventRecorder({ client: kube, clock, controller: "pawl.dev/controller", instance, now });
     this.#agents = this.#reflector(AGENTS, (change) => this.#agentChanged(change));
     this.#runs = this.#reflector(RUNS, (change) => this.#runChanged(change));
+    this.#decisions = this.#reflector(DECISIONS, ({ key }) => this.#decisionQueue.add(key));
     this.#context = {
       kube,
       db,
@@ -113,25 +119,32 @@ class Assembly {
       events: this.#events,
       agents: this.#agents,
       runs: this.#runs,
+      decisions: this.#decisions,
       namespaces: new Namespaces(kube, clock),
     };
     this.#departures = new Departures(this.#context);
     this.#agentController = new AgentController(this.#context, (key) => this.#runQueue.add(key));
     this.#runController = new RunController(this.#context, this.#departures, this.#arrivals);
+    this.#decisionController = new DecisionController(this.#context, (key) => this.#runQueue.add(key));
     this.#agentQueue = this.#queue("agent", AGENT_CONCURRENCY, (key, signal) =>
       this.#agentController.reconcile(key, signal),
     );
     this.#runQueue = this.#queue("run", RUN_CONCURRENCY, (key, signal) => this.#runController.reconcile(key, signal));
+    this.#decisionQueue = this.#queue("decision", DECISION_CONCURRENCY, (key, signal) =>
+      this.#decisionController.reconcile(key, signal),
+    );
     this.#poll = new LedgerPoll(this.#context, {
       owner: `${instance}/${randomUUID()}`,
       index: this.#index,
       random: this.#random,
       agent: (key) => this.#agentQueue.add(key),
       run: (key) => this.#runQueue.add(key),
+      decision: (key) => this.#decisionQueue.add(key),
       departed: () => this.#departures.names(),
       looked: () => {
         options.metrics?.queueDepth("agent", this.#agentQueue.depth);
         options.metrics?.queueDepth("run", this.#runQueue.depth);
+        options.metrics?.queueDepth("decision", this.#decisionQueue.depth);
       },
     });
   }
@@ -141,21 +154,26 @@ class Assembly {
   }
 
   ready(): boolean {
-    return [this.#agents, this.#runs].every((copy) => (copy.age() ?? Number.POSITIVE_INFINITY) < MAX_SILENCE_MS);
+    return this.#copies.every((copy) => (copy.age() ?? Number.POSITIVE_INFINITY) < MAX_SILENCE_MS);
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const copies = Promise.all([this.#agents.run(signal), this.#runs.run(signal)]);
+    const copies = Promise.all(this.#copies.map((copy) => copy.run(signal)));
     try {
-      await Promise.all([this.#agents.synced, this.#runs.synced]);
+      await Promise.all(this.#copies.map((copy) => copy.synced));
       await this.#poll.run(signal);
     } catch (error) {
       // Stopped before the first lists; anything else is a mistake of ours and must be seen.
       if (!signal.aborted) this.#options.log.error({ error: String(error) }, "controllers ended");
     }
     await copies;
-    await Promise.all([this.#agentQueue.stop(), this.#runQueue.stop(), this.#events.stop()]);
+    const queues = [this.#agentQueue, this.#runQueue, this.#decisionQueue];
+    await Promise.all([...queues.map((queue) => queue.stop()), this.#events.stop()]);
     await this.#poll.release();
+  }
+
+  get #copies(): readonly Reflector[] {
+    return [this.#agents, this.#runs, this.#decisions];
   }
 
   #reflector(resource: Resource, onChange: (change: Change) => void): Reflector {
@@ -179,7 +197,7 @@ class Assembly {
   }
 
   #queue(
-    name: "agent" | "run",
+    name: ControllerName,
     concurrency: number,
     handler: (key: string, signal: AbortSignal) => Promise<Outcome>,
   ): WorkQueue {

@@ -6,9 +6,11 @@ import {
   DEFAULT_ITERATIONS,
   DEFAULT_MODEL_CALLS,
   DEFAULT_TOOL_CALLS,
+  DEFAULT_WALL_CLOCK_MS,
   MAX_APPROVAL_EXPIRES_MS,
 } from "#rules/limits.ts";
 import { PawlError } from "#rules/errors.ts";
+import { toMicros } from "#rules/money.ts";
 import type { PlaceRule } from "#rules/place.ts";
 import type { Approvers } from "#ledger/approvals.ts";
 import type { EffectDeclaration, ModelEndpoint, ServerSpec } from "./ports.ts";
@@ -21,6 +23,7 @@ const endpoint = z.object({
   contextTokens: z.number().optional(),
   maxOutputTokens: z.number().optional(),
   timeout: z.string().optional(),
+  pricesUSDPerMTok: z.object({ input: z.number(), cachedInput: z.number().optional(), output: z.number() }).optional(),
 });
 const budgets = z.object({
   iterations: z.number().optional(),
@@ -28,6 +31,8 @@ const budgets = z.object({
   toolCalls: z.number().optional(),
   inputTokens: z.number().optional(),
   outputTokens: z.number().optional(),
+  wallClock: z.string().optional(),
+  maxCostUSD: z.number().optional(),
 });
 const templates = z.record(z.string(), z.string()).default({});
 const probe = z.object({
@@ -89,6 +94,10 @@ export type Budgets = {
   readonly toolCalls: number;
   readonly inputTokens: number;
   readonly outputTokens: number;
+  /** Time at work. */
+  readonly wallClockMs: number;
+  /** Millionths of a US dollar. */
+  readonly costMicros: number;
 };
 
 export type Approvals = {
@@ -129,6 +138,9 @@ export function durationMs(text: string): number | undefined {
 const lower = (...limits: (number | undefined)[]): number =>
   Math.min(...limits.map((limit) => limit ?? Number.POSITIVE_INFINITY));
 
+const span = (text: string | undefined): number | undefined => (text === undefined ? undefined : durationMs(text));
+const micros = (usd: number | undefined): number | undefined => (usd === undefined ? undefined : toMicros(usd));
+
 /** `slice`: what the run itself asked for; it can only lower. */
 export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
   const parsed = spec.safeParse(stored);
@@ -159,6 +171,8 @@ export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
       toolCalls: lower(own.toolCalls ?? DEFAULT_TOOL_CALLS, asked.data.toolCalls),
       inputTokens: lower(own.inputTokens, asked.data.inputTokens),
       outputTokens: lower(own.outputTokens, asked.data.outputTokens),
+      wallClockMs: lower(span(own.wallClock) ?? DEFAULT_WALL_CLOCK_MS, span(asked.data.wallClock)),
+      costMicros: lower(micros(own.maxCostUSD), micros(asked.data.maxCostUSD)),
     },
     memoryAudience: memoryAudience(tools.memory.audience),
   };
@@ -209,5 +223,6 @@ function toEndpoint(primary: z.infer<typeof endpoint>): ModelEndpoint {
     ...(primary.contextTokens === undefined ? {} : { contextTokens: primary.contextTokens }),
     ...(primary.maxOutputTokens === undefined ? {} : { maxOutputTokens: primary.maxOutputTokens }),
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
+    ...(primary.pricesUSDPerMTok === undefined ? {} : { prices: primary.pricesUSDPerMTok }),
   };
 }

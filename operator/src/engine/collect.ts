@@ -37,6 +37,7 @@ const done = (call: TurnCall, result: string): CallResult => ({
 
 export const NOT_RUN = {
   stopped: "Not run: a person asked to stop.",
+  late: "Not run to its end: the time that this request may take is used up.",
   newer: "Not run: there is newer input. Read it first.",
   ambiguous:
     "NOT run now: an earlier write to the same target has no known outcome. Go and look at what is there before anything else; do not assume either way.",
@@ -85,6 +86,7 @@ class Collector {
     }
     if (this.stopping()) return { id: call.id, outcome: "cancelled", result: NOT_RUN.stopped };
     if (this.shutdown.aborted) throw new Left("shutdown");
+    if (this.turn.work.isOver) return { id: call.id, outcome: "cancelled", result: NOT_RUN.late };
     if (tool === undefined) return { id: call.id, outcome: "rejected", result: NOT_RUN.gone };
     const refused = call.gate === "none" ? null : await this.gated(call);
     if (refused !== null) return refused;
@@ -134,11 +136,13 @@ class Collector {
     const { lost, stopRequested } = this.turn.lease;
     const outcome = await tool.execute(call.args as Readonly<Record<string, unknown>>, {
       run: this.turn.callRun,
-      signal: AbortSignal.any([lost.signal, stopRequested.signal, this.shutdown]),
+      signal: AbortSignal.any([lost.signal, stopRequested.signal, this.turn.work.over, this.shutdown]),
       timeLimitMs: tool.timeLimitMs,
     });
     if (this.stopping()) return { id: call.id, outcome: "cancelled", result: NOT_RUN.stopped };
     if (this.shutdown.aborted) throw new Left("shutdown");
+    const late = this.turn.work.isOver && outcome.kind !== "confirmed";
+    if (late) return { id: call.id, outcome: "cancelled", result: NOT_RUN.late };
     return { ...done(call, outcome.observation), ...restsOn(outcome) };
   }
 

@@ -27,6 +27,8 @@ export type EngineSettings = {
   readonly pollMs: number;
   readonly waitForPersonMs: number;
   readonly concurrency: number;
+  /** How long a closing call may take; absent = its constant. */
+  readonly closingMs?: number;
   /** The key of the install's own default endpoint, used only towards exactly that endpoint. */
   readonly installModel?: { readonly baseURL: string; readonly apiKey: string };
 };

@@ -13,7 +13,9 @@ import { readAgentSpec } from "./agent.ts";
 import { collect } from "./collect.ts";
 import type { EngineDeps } from "./deps.ts";
 import { settle } from "./dispatch.ts";
-import { closeWith, endingOf, exhaustedBudget, finish, joined } from "./ending.ts";
+import { exhaustedBudget } from "./budget.ts";
+import { closeExhausted } from "./closing-call.ts";
+import { closeWith, endingOf, fail, finish, joined } from "./ending.ts";
 import { giveBack, type Wait } from "./giving-back.ts";
 import { HeldLease } from "./lease.ts";
 import type { ServerSessions } from "./ports.ts";
@@ -50,16 +52,17 @@ export async function driveRun(
     if (agent.servers.length > 0) sessions = deps.servers.open(run.namespace);
     const tools = await turnTools(deps, sessions, { run, agent, lease, shutdown });
     if (tools.kind === "waiting") return await giveBack(deps, lease, tools.wait);
-    turn = new Turn(run, agent, tools.toolset, lease);
+    turn = new Turn(run, agent, tools.toolset, lease, deps.clock);
     await loop(deps, turn, shutdown);
   } catch (error) {
     if (turn !== undefined) await abandon(deps, turn);
     if (!(error instanceof Left))
-      return await recover(deps, { ...claim, attempts: turn?.attempts ?? claim.attempts }, lease, error);
+      return await recover(deps, { ...claim, attempts: turn?.attempts ?? claim.attempts }, lease, error, turn);
     deps.log.info({ run: claim.runId, why: error.message }, "let go of a run");
     if (shutdown.aborted) await giveBack(deps, lease, { delayMs: 0, reason: null, message: null, failed: false });
   } finally {
     lease.letGo();
+    turn?.work.letGo();
     await sessions?.close();
   }
 }
@@ -83,7 +86,13 @@ async function abandon(deps: EngineDeps, turn: Turn): Promise<void> {
 }
 
 /** `claim.attempts` as on the row now: a response that was committed under this claim has set it back. */
-async function recover(deps: EngineDeps, claim: Claim, lease: HeldLease, error: unknown): Promise<void> {
+async function recover(
+  deps: EngineDeps,
+  claim: Claim,
+  lease: HeldLease,
+  error: unknown,
+  turn: Turn | undefined,
+): Promise<void> {
   const said = deps.redaction.text(storable(error instanceof Error ? error.message : String(error)));
   const message = head(said, MAX_ERROR_WORDS);
   const reason = isPawlError(error) ? error.reason : "InternalError";
@@ -92,12 +101,21 @@ async function recover(deps: EngineDeps, claim: Claim, lease: HeldLease, error: 
     "a turn was interrupted",
   );
   const ours = !isPawlError(error, "transient");
-  if (ours && claim.attempts + 1 >= MAX_INTERNAL_ATTEMPTS && (await failVisibly(deps, claim, lease, reason, message))) {
-    return;
+  if (ours && claim.attempts + 1 >= MAX_INTERNAL_ATTEMPTS) {
+    await tell(deps, turn, reason, message);
+    if (await failVisibly(deps, claim, lease, reason, message)) return;
   }
   // Something else is away: it was tried for a while already, and this run is not the only one that waits for it.
   const delayMs = ours ? Math.min(MAX_INTERNAL_WAIT_MS, 500 * 2 ** claim.attempts) : deps.settings.waitForPersonMs;
   await giveBack(deps, lease, { delayMs, reason, message, failed: ours });
+}
+
+/** Tells the person what a fault of ours allows to be told: with calls still open no further step may stand (I6). */
+async function tell(deps: EngineDeps, turn: Turn | undefined, reason: string, message: string): Promise<void> {
+  if (turn === undefined || turn.replied || turn.openCalls.length > 0) return;
+  await closeWith(deps, turn, "failed", { status: "failed", reason, message }).catch((error: Error) => {
+    deps.log.warn({ run: turn.run.id, error: error.message }, "nobody could be told that a run failed");
+  });
 }
 
 /** False: it could not be written; the run is tried again. */
@@ -149,8 +167,8 @@ async function loop(deps: EngineDeps, turn: Turn, shutdown: AbortSignal): Promis
       continue;
     }
     if (exhaustedBudget(turn) !== null) {
-      await closeWith(deps, turn, "exhausted");
-      return finish(deps, turn, endingOf(turn));
+      await closeExhausted(deps, turn, shutdown);
+      continue;
     }
     if (timesBarred(turn) >= MAX_BARRED) {
       const message =
@@ -159,7 +177,7 @@ async function loop(deps: EngineDeps, turn: Turn, shutdown: AbortSignal): Promis
     }
     if (unusable(turn) >= MAX_UNUSABLE_RESPONSES) {
       const message = `the model gave ${MAX_UNUSABLE_RESPONSES} responses in a row that nothing could be done with; try another model or simplify the tools`;
-      return finish(deps, turn, { status: "failed", reason: "ModelUnusable", message });
+      return fail(deps, turn, "ModelUnusable", message);
     }
     if (shutdown.aborted) throw new Left("shutdown");
     if (!(await think(deps, turn, shutdown))) return;

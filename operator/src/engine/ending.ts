@@ -4,35 +4,21 @@ import { finishTurn, MAX_MESSAGE } from "#ledger/turns.ts";
 import { closing, type Closing, type DoneEffect, unknownNote } from "#rules/closing.ts";
 import type { TerminalStatus } from "#rules/run-machine.ts";
 import { head, storable } from "#rules/text.ts";
+import type { StoredResponse } from "#rules/transcript.ts";
 import type { EngineDeps } from "./deps.ts";
-import { record, sendReply } from "./record.ts";
-import { replyCall } from "./response.ts";
+import type { ModelRequest } from "./ports.ts";
+import { asked, record, sendReply, UNASKED } from "./record.ts";
+import { replyCall, type Taken } from "./response.ts";
 import { Left, type Turn } from "./turn.ts";
-
-const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? "" : "s"}`;
-
-/** The limit that this turn has used up, in words; null: it may go on. */
-export function exhaustedBudget(turn: Turn): string | null {
-  const { budgets } = turn.agent;
-  if (turn.steps.length >= budgets.iterations) return counted(budgets.iterations, "iteration");
-  if (turn.modelCalls >= budgets.modelCalls) return counted(budgets.modelCalls, "model call");
-  // With its calls used up a turn may still answer; only one that asks for more is over (those calls were rejected).
-  if (turn.toolCalls > budgets.toolCalls) return counted(budgets.toolCalls, "tool call");
-  if (turn.inputTokens >= budgets.inputTokens) return counted(budgets.inputTokens, "input token");
-  if (turn.outputTokens >= budgets.outputTokens) return counted(budgets.outputTokens, "output token");
-  return null;
-}
 
 export type Ending = { readonly status: TerminalStatus; readonly reason: string; readonly message: string | null };
 
 /** After the reply: read from rows, because the worker that sent it may have died before it could say. */
 export function endingOf(turn: Turn): Ending {
+  const said = turn.steps.at(-1)?.response;
+  if (said?.closing === "failed" && said.ending !== undefined) return said.ending;
   if (turn.stop) return { status: "cancelled", reason: "Stopped", message: null };
-  if (turn.steps.at(-1)?.response.closing === "exhausted") {
-    const message = `the budget of ${exhaustedBudget(turn) ?? "this run"} is used up`;
-    return { status: "budget_exhausted", reason: "BudgetExhausted", message };
-  }
-  return { status: "succeeded", reason: "Answered", message: null };
+  return said?.ending ?? { status: "succeeded", reason: "Answered", message: null };
 }
 
 async function effectsOf(deps: EngineDeps, turn: Turn): Promise<DoneEffect[]> {
@@ -40,13 +26,37 @@ async function effectsOf(deps: EngineDeps, turn: Turn): Promise<DoneEffect[]> {
   return (await readEffects(deps.db, turn.run.id)).filter((effect) => effect.kind !== "reply");
 }
 
-/** An end without an answer of the model's says so once, in a reply of its own. */
-export async function closeWith(deps: EngineDeps, turn: Turn, why: Closing): Promise<void> {
-  const text = closing(why, await effectsOf(deps, turn));
+/**
+ * An end without an answer of the model's says so once, in a reply of its own. `spent`: a closing call that was made
+ * and said nothing of use.
+ */
+export async function closeWith(
+  deps: EngineDeps,
+  turn: Turn,
+  why: Closing,
+  ending?: StoredResponse["ending"],
+  spent?: { request: ModelRequest; response: Taken },
+): Promise<void> {
+  const text = closing(why, await effectsOf(deps, turn), ending?.reason);
   const call = replyCall(text, deps.newId);
-  const stored = { text, calls: [], truncated: false, closing: why };
-  await record(deps, turn, { request: { closing: why }, stored, calls: [call], usage: null, modelCall: false });
+  const stored: StoredResponse = {
+    text,
+    calls: [],
+    truncated: false,
+    closing: why,
+    ...(ending === undefined ? {} : { ending }),
+  };
+  const facts =
+    spent === undefined ? { request: { closing: why }, ...UNASKED } : asked(turn, spent.request, spent.response);
+  await record(deps, turn, { ...facts, stored, calls: [call] });
   if (!turn.replied) await sendReply(deps, turn, call);
+}
+
+/** The person is told in plain words; the reason and its sentence are for those who run this. */
+export async function fail(deps: EngineDeps, turn: Turn, reason: string, message: string): Promise<void> {
+  const ending = { status: "failed", reason, message: deps.redaction.text(storable(message)) } as const;
+  await closeWith(deps, turn, "failed", ending);
+  await finish(deps, turn, ending);
 }
 
 /** Two sentences as one; the first gives way when both do not fit, because the second names what a person must do. */

@@ -3,6 +3,7 @@
  * engine has never heard of Kubernetes, of HTTP or of any provider's SDK.
  */
 import type { EffectKind } from "#rules/effects.ts";
+import type { Prices } from "#rules/money.ts";
 import type { Audience, Evidence } from "#rules/provenance.ts";
 
 /** Time as the engine sees it. `monotonic` in milliseconds, unaffected by clock changes, running on under SIGSTOP. */
@@ -35,6 +36,8 @@ export type ModelEndpoint = {
   readonly contextTokens?: number;
   readonly maxOutputTokens?: number;
   readonly timeoutMs?: number;
+  /** US dollars per million tokens. Absent: what a call costs is not known. */
+  readonly prices?: Prices;
 };
 
 /** Chat Completions messages, the dialect every endpoint we speak to shares. Built by `rules/transcript.ts` only. */
@@ -67,7 +70,12 @@ export type ModelRequest = {
 /** One tool call of a response, in the order of its slots. Provider ids may be empty or repeated: never keys. */
 export type ModelCall = { readonly providerId: string; readonly name: string; readonly argumentsText: string };
 
-export type ModelUsage = { readonly inputTokens: number; readonly outputTokens: number };
+export type ModelUsage = {
+  readonly inputTokens: number;
+  readonly outputTokens: number;
+  /** Part of the input that the endpoint had cached; absent where it does not tell. */
+  readonly cachedInputTokens?: number;
+};
 
 export type ModelOutcome =
   | {

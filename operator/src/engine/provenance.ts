@@ -1,16 +1,17 @@
 /** Provenance of a turn: the evidence that a result leaves, and what a reply may not be built on. */
 import type { Provenance } from "#ledger/evidence.ts";
 import type { CallResult, CallRow } from "#ledger/steps.ts";
-import { barred, DEFAULT_AUDIENCE, type Evidence, MAX_SOURCE, sourcesOf } from "#rules/provenance.ts";
+import { barred, DEFAULT_AUDIENCE, type Evidence, MAX_SOURCE, narrower, sourcesOf } from "#rules/provenance.ts";
 import { head, storable } from "#rules/text.ts";
 import type { StoredResponse } from "#rules/transcript.ts";
 import type { CallRun, Tool, ToolOutcome } from "./ports.ts";
-import type { Turn } from "./turn.ts";
+import type { Turn, TurnCall } from "./turn.ts";
 
 type Asked = Pick<CallRow, "tool" | "args">;
+type Answering = Pick<Tool, "name" | "source" | "audience">;
 
 /** Where a result of this call comes from; undefined: from within. A tool that cannot say is named itself. */
-export function sourceOf(tool: Tool, { args }: Asked, run: CallRun, newId: () => string): Evidence | undefined {
+export function sourceOf(tool: Answering, { args }: Asked, run: CallRun, newId: () => string): Evidence | undefined {
   if (tool.source === undefined) return undefined;
   let said = "";
   try {
@@ -45,9 +46,23 @@ export const restsOn = (outcome: ToolOutcome): Provenance =>
 export function sourced(turn: Turn, result: CallResult, newId: () => string): CallResult {
   if (result.source !== undefined || (result.outcome !== "real" && result.outcome !== "unknown")) return result;
   const call = turn.calls.find(({ id }) => id === result.id);
-  const tool = call === undefined ? undefined : turn.tools.get(call.tool);
-  const source = call === undefined || tool === undefined ? undefined : sourceOf(tool, call, turn.callRun, newId);
+  if (call === undefined) return result;
+  const source = sourceOf(answering(turn, call), call, turn.callRun, newId);
   return source === undefined ? result : { ...result, source };
+}
+
+/** The tool whose words a result is, with the audience of the tool that may have looked for it. */
+function answering({ tools, toolset, effects }: Turn, call: TurnCall): Answering {
+  const tool = tools.get(call.tool) ?? toolset.all.get(call.tool);
+  if (tool === undefined) {
+    // It is gone, and what its effect's row holds came from outside all the same.
+    const left = effects.some(({ callId }) => callId === call.id);
+    return left ? { name: call.tool, source: () => call.tool } : { name: call.tool };
+  }
+  const probe = tool.probe === undefined ? undefined : toolset.all.get(tool.probe.tool);
+  if (probe === undefined || tool.source === undefined) return tool;
+  const audience = narrower(tool.audience ?? DEFAULT_AUDIENCE, probe.audience ?? DEFAULT_AUDIENCE);
+  return { name: tool.name, source: (args) => tool.source?.(args) ?? tool.name, audience };
 }
 
 /** How the reason of a withheld answer begins; the transcript puts it after "That answer was". */

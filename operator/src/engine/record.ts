@@ -5,13 +5,14 @@ import { type CallRow, commitResponse, commitResults, type Committed } from "#le
 import { EFFECTS, type EffectKind } from "#rules/effects.ts";
 import { BUILDER_VERSION, type StoredResponse } from "#rules/transcript.ts";
 import { actionOf } from "./action.ts";
+import { type Cost, costOf, NO_COST } from "./budget.ts";
 import { canonicalHash } from "./canonical.ts";
 import type { EngineDeps } from "./deps.ts";
 import { cross, type Crossing, prepareCrossing } from "./dispatch.ts";
-import type { ModelRequest } from "./ports.ts";
+import type { ModelRequest, ModelUsage } from "./ports.ts";
 import { basis, stepOf, whyBarred } from "./provenance.ts";
 import { requestHash } from "./request-hash.ts";
-import { planCalls, type Response, storedCall, takeIn } from "./response.ts";
+import { planCalls, replyCall, type Response, storedCall, type Taken, takeIn } from "./response.ts";
 import { Left, type Turn } from "./turn.ts";
 import { UNDO } from "./undo-tool.ts";
 
@@ -31,6 +32,15 @@ export async function commit(deps: EngineDeps, turn: Turn, request: ModelRequest
     calls: response.calls.map(storedCall),
     truncated: response.truncated,
   };
+  await record(deps, turn, { ...asked(turn, request, response), stored, calls });
+}
+
+/** What a step keeps of the model call that it stands for. */
+export function asked(
+  turn: Turn,
+  request: ModelRequest,
+  response: Taken,
+): Pick<Recorded, "request" | "usage" | "cost" | "modelCall"> {
   const facts = {
     hash: requestHash(request),
     model: request.endpoint.model,
@@ -41,14 +51,35 @@ export async function commit(deps: EngineDeps, turn: Turn, request: ModelRequest
     resumed: turn.resuming,
     finishReason: response.finishReason,
   };
-  await record(deps, turn, { request: facts, stored, calls, usage: response.usage, modelCall: true });
+  const answer = () => `${response.text ?? ""}${response.calls.map((call) => call.argumentsText).join("")}`;
+  const { usage } = response;
+  return { request: facts, usage, cost: costOf(request, usage, answer), modelCall: true };
 }
+
+/** The step of a closing call that said something; null: it did not. */
+export function closingStep(
+  deps: EngineDeps,
+  turn: Turn,
+  request: ModelRequest,
+  response: Taken,
+  ending: NonNullable<StoredResponse["ending"]>,
+): Recorded | null {
+  const text = response.text?.trim() ?? "";
+  if (text === "") return null;
+  // No `closing`: these are the model's words, and may show no more than any answer of its.
+  const stored: StoredResponse = { text, calls: [], truncated: response.truncated, ending };
+  return { ...asked(turn, request, response), stored, calls: [replyCall(text, deps.newId)] };
+}
+
+/** Of words of our own: no model was asked. */
+export const UNASKED = { usage: null, cost: NO_COST, modelCall: false } as const;
 
 export type Recorded = {
   readonly request: unknown;
   readonly stored: StoredResponse;
   readonly calls: CallRow[];
-  readonly usage: { inputTokens: number; outputTokens: number } | null;
+  readonly usage: ModelUsage | null;
+  readonly cost: Cost;
   readonly modelCall: boolean;
 };
 
@@ -65,6 +96,7 @@ export async function record(deps: EngineDeps, turn: Turn, step: Recorded): Prom
     usage: step.usage,
     calls: step.calls,
     modelCall: step.modelCall,
+    ...step.cost,
   };
   const first = step.calls.find((call) => call.outcome === null);
   const crossing = first === undefined ? undefined : crossingWith(deps, turn, first, step.stored);
@@ -90,6 +122,7 @@ export async function record(deps: EngineDeps, turn: Turn, step: Recorded): Prom
   turn.toolCalls += step.calls.filter((call) => call.class !== "reply").length;
   turn.inputTokens += step.usage?.inputTokens ?? 0;
   turn.outputTokens += step.usage?.outputTokens ?? 0;
+  turn.spentMicros += step.cost.spentMicros;
   if (!crossed || first === undefined || crossing === undefined) return;
   if (first.class === "reply") turn.replied = true;
   else turn.crossed = { callId: first.id, crossing };

@@ -47,8 +47,14 @@ export type CallContext = {
 const count = (tokens: number): number =>
   Number.isFinite(tokens) ? Math.min(Math.max(0, Math.trunc(tokens)), 2 ** 31 - 1) : 0;
 
-const usageOf = (usage: ModelUsage | null): ModelUsage | null =>
-  usage === null ? null : { inputTokens: count(usage.inputTokens), outputTokens: count(usage.outputTokens) };
+export function usageOf(usage: ModelUsage | null): ModelUsage | null {
+  if (usage === null) return null;
+  const { inputTokens, outputTokens, cachedInputTokens: cached } = usage;
+  const counted = { inputTokens: count(inputTokens), outputTokens: count(outputTokens) };
+  return cached === undefined
+    ? counted
+    : { ...counted, cachedInputTokens: Math.min(count(cached), count(inputTokens)) };
+}
 
 /**
  * What a model says is bounded and storable before anything is made of it, so that a run that goes on in memory and

@@ -4,7 +4,7 @@ import { failpoint } from "#src/failpoints.ts";
 import { MAX_WAIT_MS } from "#rules/retry.ts";
 import { credentialFor } from "./credential.ts";
 import type { EngineDeps } from "./deps.ts";
-import { finish } from "./ending.ts";
+import { fail } from "./ending.ts";
 import { giveBack } from "./giving-back.ts";
 import type { ModelEndpoint, ModelOutcome, ModelRequest } from "./ports.ts";
 import { commit } from "./record.ts";
@@ -17,11 +17,14 @@ export async function think(deps: EngineDeps, turn: Turn, shutdown: AbortSignal)
   const endpoint = turn.agent.primary;
   if (endpoint === null) {
     // The turn keeps the Agent that it began with: what is mended there helps the next one.
-    await finish(deps, turn, {
-      status: "failed",
-      reason: "ModelMissing",
-      message: "neither the Agent nor the install names a model: set spec.models.primary, then ask again",
-    });
+    const message = "neither the Agent nor the install names a model: set spec.models.primary, then ask again";
+    await fail(deps, turn, "ModelMissing", message);
+    return false;
+  }
+  if (Number.isFinite(turn.agent.budgets.costMicros) && endpoint.prices === undefined) {
+    const message =
+      "budgets.maxCostUSD needs prices: set pricesUSDPerMTok in the Agent's spec.models.primary (or in defaults.models.primary of the chart's values), or take maxCostUSD away, then ask again";
+    await fail(deps, turn, "PricesMissing", message);
     return false;
   }
   const credential = await credentialFor(deps, turn.run.namespace, endpoint);
@@ -31,10 +34,11 @@ export async function think(deps: EngineDeps, turn: Turn, shutdown: AbortSignal)
     return false;
   }
   if (credential.kind === "broken") {
-    await finish(deps, turn, { status: "failed", reason: credential.reason, message: credential.message });
+    await fail(deps, turn, credential.reason, credential.message);
     return false;
   }
-  const signal = AbortSignal.any([turn.lease.lost.signal, turn.lease.stopRequested.signal, shutdown]);
+  const { lost, stopRequested } = turn.lease;
+  const signal = AbortSignal.any([lost.signal, stopRequested.signal, turn.work.over, shutdown]);
   const { request, outcome } = await askToFit(deps, turn, () => requestOf(turn, endpoint, credential.apiKey), signal);
   if (outcome.kind === "response") {
     await commit(deps, turn, request, outcome);
@@ -100,7 +104,7 @@ async function failed(deps: EngineDeps, turn: Turn, outcome: Failed): Promise<vo
     return giveBack(deps, turn.lease, { delayMs: decision.ms, reason, message, failed: true });
   }
   const message = `${outcome.message}${givenUp(decision.why, attempt, outcome)}`;
-  await finish(deps, turn, { status: "failed", reason, message });
+  await fail(deps, turn, reason, message);
 }
 
 function givenUp(why: "not-retryable" | "attempts-used-up" | "wait-too-long", attempt: number, failed: Failed): string {

@@ -8,8 +8,9 @@ import { type StoredResponse, transcript, type TranscriptMessage } from "#rules/
 import type { AgentSpec } from "./agent.ts";
 import type { Crossing } from "./dispatch.ts";
 import type { HeldLease } from "./lease.ts";
-import type { CallRun, Tool } from "./ports.ts";
+import type { CallRun, Clock, Tool } from "./ports.ts";
 import type { Toolset } from "./toolset.ts";
+import { WorkClock } from "./work-clock.ts";
 
 /** The worker lets go of this run: it ended, somebody else holds it, or the process shuts down. Nothing is written. */
 export class Left extends Error {}
@@ -42,6 +43,8 @@ export class Turn {
   toolCalls: number;
   inputTokens: number;
   outputTokens: number;
+  spentMicros: number;
+  readonly work: WorkClock;
   stop: boolean;
   replied: boolean;
   /** What its requests contain of the outside, by id. */
@@ -49,7 +52,7 @@ export class Turn {
   /** Crossed in the response's own commit, not sent yet. */
   crossed: { callId: string; crossing: Crossing } | undefined;
 
-  constructor(run: RunRecord, agent: AgentSpec, toolset: Toolset, lease: HeldLease) {
+  constructor(run: RunRecord, agent: AgentSpec, toolset: Toolset, lease: HeldLease, clock: Clock) {
     this.run = run;
     this.lease = lease;
     this.agent = agent;
@@ -77,6 +80,8 @@ export class Turn {
     this.toolCalls = run.toolCalls;
     this.inputTokens = run.inputTokens;
     this.outputTokens = run.outputTokens;
+    this.spentMicros = run.spentMicros;
+    this.work = new WorkClock(clock, run.workedMs, agent.budgets.wallClockMs);
     this.stop = run.stopRequested;
     this.replied = run.replied;
     this.#evidence = new Map(run.evidence.map((evidence) => [evidence.id, evidence]));
@@ -114,13 +119,14 @@ export class Turn {
     return this.interrupted && this.steps.length > 0;
   }
 
-  messages(): TranscriptMessage[] {
+  messages(closing?: "exhausted"): TranscriptMessage[] {
     return transcript({
       agentName: this.run.agentName,
       instructions: this.agent.instructions,
       contextTokens: this.agent.contextTokens,
       compaction: this.compaction,
-      toolsOffered: this.tools.size > 0,
+      toolsOffered: this.tools.size > 0 && closing === undefined,
+      closing,
       earlier: this.earlier,
       triggers: this.run.triggers,
       steps: this.steps,

@@ -1,5 +1,5 @@
 /** Which resources there are, and objects as the API server gives them: untyped JSON that callers parse. */
-import { AGENT, GROUP, RUN, VERSION } from "@pawl/crds";
+import { AGENT, DECISION, GROUP, RUN, VERSION } from "@pawl/crds";
 
 export type Resource = {
   readonly group: string;
@@ -50,6 +50,7 @@ const resource = (group: string, version: string, plural: string, kind: string, 
 
 export const AGENTS = resource(GROUP, VERSION, AGENT.plural, AGENT.kind);
 export const RUNS = resource(GROUP, VERSION, RUN.plural, RUN.kind);
+export const DECISIONS = resource(GROUP, VERSION, DECISION.plural, DECISION.kind);
 export const SECRETS = resource("", "v1", "secrets", "Secret");
 export const CONFIG_MAPS = resource("", "v1", "configmaps", "ConfigMap");
 export const NAMESPACES = resource("", "v1", "namespaces", "Namespace", false);

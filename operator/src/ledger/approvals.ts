@@ -6,6 +6,7 @@
 import { PawlError } from "#rules/errors.ts";
 import type { Runner } from "./database.ts";
 import { MAX_LOOKS } from "./mailbox.ts";
+import { givesLeaseWhen } from "./work.ts";
 import { statement } from "./statement.ts";
 
 const parkForApprovalStatement = statement({
@@ -53,9 +54,7 @@ const parkForApprovalStatement = statement({
     closed as (
       update tool_calls c set gate = 'expired' from verdict v where c.id = v.call_id and v.verdict = 'expired'),
     parked as (
-      update runs r set
-             lease_owner = case when v.verdict = 'parked' then null else r.lease_owner end,
-             lease_until = case when v.verdict = 'parked' then null else r.lease_until end,
+      update runs r set${givesLeaseWhen("v.verdict = 'parked'")},
              due_at = case when v.verdict = 'parked' then coalesce(v.expires_at, v.at + :expires_ms * interval '1 ms') end,
              status = case when v.verdict = 'parked' then 'awaiting_tool' else r.status end,
              reason = case when v.verdict = 'parked' then 'WaitingForApproval' end,
@@ -85,6 +84,7 @@ const decideApprovalStatement = statement({
   columns: {
     verdict: "text",
     why: "text?",
+    over: "text?",
     done: "text?",
     run_id: "uuid?",
     state: "text?",
@@ -113,7 +113,10 @@ const decideApprovalStatement = statement({
         when is_requester and :approve and not requester_may_approve then 'RequesterMayNotApprove'
         when approvers is not null and not coalesce(approvers -> 'users' ? :actor, false)
              and not coalesce(approvers -> 'groups' ?| :groups, false) and not (is_requester and not :approve) then 'NotAnApprover'
-        end as why from locked),
+        end as why, case
+        when state in ('approved', 'rejected') then 'AlreadyDecided'
+        when state = 'expired' or expires_at <= at then 'Expired'
+        else 'TurnEnded' end as over from locked),
     verdict as (
       select *, case
         when not is_subject and not stale then 'unknown'
@@ -139,7 +142,7 @@ const decideApprovalStatement = statement({
              message = case when r.reason = 'WaitingForApproval' then null else r.message end,
              version = r.version + 1, changed_at = v.at
       from verdict v where r.id in (v.run_id, v.root_id) and v.verdict in ('approved', 'rejected'))
-    select coalesce(v.verdict, 'unknown') as verdict, coalesce(v.known_why, v.why) as why, coalesce(v.known, v.state) as done,
+    select coalesce(v.verdict, 'unknown') as verdict, coalesce(v.known_why, v.why) as why, v.over, coalesce(v.known, v.state) as done,
            v.run_id, v.state, v.decided_by,
            (select pg_notify('pawl_due', '') from verdict n where n.verdict in ('approved', 'rejected'))::text is not null as notified
     from (select 1) one left join verdict v on true`,
@@ -210,11 +213,13 @@ export type Verdict = {
   readonly reason: string | null;
 };
 export type RefusedBecause = "HashDiffers" | "RequesterMayNotApprove" | "NotAnApprover";
+/** What came first. */
+export type Over = "AlreadyDecided" | "Expired" | "TurnEnded";
 export type Decided =
   | { readonly kind: "approved" | "rejected"; readonly runId: string }
   | { readonly kind: "refused"; readonly why: RefusedBecause }
   /** By whom it had been decided before; null: it expired, or its turn ended. */
-  | { readonly kind: "late"; readonly state: string; readonly by: string | null }
+  | { readonly kind: "late"; readonly state: string; readonly by: string | null; readonly over: Over }
   | { readonly kind: "unknown" };
 
 /** A decision about one call. The same one again answers what it did the first time. */
@@ -244,7 +249,13 @@ export async function decideApproval(db: Runner, verdict: Verdict): Promise<Deci
       case "refused":
         return { kind, why: row.why as RefusedBecause, already };
       case "late":
-        return { kind, state: row.state ?? "open", by: row.decided_by, already };
+        return {
+          kind,
+          state: row.state ?? "open",
+          by: row.decided_by,
+          over: (row.over ?? "TurnEnded") as Over,
+          already,
+        };
       default:
         return { kind: "unknown", already };
     }

@@ -103,11 +103,22 @@ export const INVARIANTS: readonly { name: string; statement: Statement<Record<ne
   ),
   invariant(
     "i10_counters_equal_their_rows",
-    `select r.id::text as offender from runs r where r.model_calls <> (select count(*) from run_steps s where s.run_id = r.id and s.request ->> 'closing' is null)
+    `select r.id::text as offender from runs r where r.model_calls <> r.charged_calls + (select count(*) from run_steps s where s.run_id = r.id and s.request ->> 'closing' is null)
        or r.tool_calls <> (select count(*) from tool_calls c where c.run_id = r.id and c.class <> 'reply')
        or r.input_tokens <> (select coalesce(sum((usage ->> 'inputTokens')::bigint), 0) from run_steps s where s.run_id = r.id)
        or r.output_tokens <> (select coalesce(sum((usage ->> 'outputTokens')::bigint), 0) from run_steps s where s.run_id = r.id)
        or r.next_ordinal <> (select coalesce(max(ordinal), 0) + 1 from run_steps s where s.run_id = r.id)`,
+  ),
+  invariant(
+    "i10_cost_is_the_sum_of_its_steps_or_unknown",
+    `select r.id::text as offender from runs r
+     cross join lateral (select coalesce(sum(s.cost_micros), 0) as sum, coalesce(bool_or(s.cost_micros is null), false) as unknown
+                         from run_steps s where s.run_id = r.id) c
+     where r.next_ordinal > 1 and r.cost_micros is distinct from case when r.charged_calls = 0 and not c.unknown then c.sum end`,
+  ),
+  invariant(
+    "i10_without_a_lease_nothing_is_reserved",
+    `select id::text as offender from runs where lease_owner is null and (leased_at is not null or reserved_calls <> 0)`,
   ),
   invariant(
     "provenance_what_is_built_on_exists",

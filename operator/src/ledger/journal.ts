@@ -29,6 +29,27 @@ const listEffectsStatement = statement({
     order by since desc, e.id limit :most`,
 });
 
+const effectOfRunStatement = statement({
+  name: "effect_of_run",
+  params: { effect: "uuid", namespace_uid: "text", object: "text" },
+  columns: { known: "bool" },
+  text: `
+    select exists (
+      select from commitment_effects e join run_triggers t on t.run_id = e.root_id join run_keys k on k.event_id = t.event_id
+      where e.id = :effect and k.namespace_uid = :namespace_uid and k.object_name = :object) as known`,
+});
+
+const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/** Whether this Run made it: who may decide about one Run says nothing about another's. */
+export async function isEffectOf(
+  db: Runner,
+  { effectId, namespaceUid, run }: { effectId: string; namespaceUid: string; run: string },
+): Promise<boolean> {
+  if (!ID.test(effectId)) return false;
+  return (await db.one(effectOfRunStatement, { effect: effectId, namespace_uid: namespaceUid, object: run })).known;
+}
+
 export type ListedEffect = {
   readonly id: string;
   /** The Run object; null when the message came another way. */

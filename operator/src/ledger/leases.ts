@@ -1,6 +1,7 @@
 /** Who works on a run: a fenced lease on the run's own row, on database time (I4, I7). */
 import type { Runner } from "./database.ts";
 import { statement } from "./statement.ts";
+import { GIVES_LEASE, TAKES_LEASE } from "./work.ts";
 
 const claimRunStatement = statement({
   name: "claim_run",
@@ -21,7 +22,7 @@ const claimRunStatement = statement({
     claimed as (
       update runs r set lease_token = r.lease_token + 1, lease_owner = :owner, due_at = null,
              lease_until = pawl_now() + :lease_ms * interval '1 ms', status = 'running',
-             started_at = coalesce(r.started_at, pawl_now()), interrupted = r.interrupted or v.takeover, version = r.version + 1, changed_at = pawl_now()
+             started_at = coalesce(r.started_at, pawl_now()), interrupted = r.interrupted or v.takeover, version = r.version + 1, changed_at = pawl_now(),${TAKES_LEASE}
       from verdict v where r.id = v.id returning r.id, r.lease_token, r.attempts)
     select coalesce(v.verdict, 'none') as verdict, c.id as run_id, c.lease_token as token, v.takeover, c.attempts
     from (select 1) one left join verdict v on true left join claimed c on true`,
@@ -59,7 +60,7 @@ const releaseLeaseStatement = statement({
         when lease_token <> :token or lease_owner is null or lease_until < pawl_now() then 'fenced'
         else 'released' end as verdict from locked),
     released as (
-      update runs r set lease_owner = null, lease_until = null, due_at = pawl_now() + :delay_ms * interval '1 ms',
+      update runs r set${GIVES_LEASE}, due_at = pawl_now() + :delay_ms * interval '1 ms',
              status = case when exists (select from tool_calls c where c.run_id = r.id and c.outcome is null and c.class <> 'reply')
                            then 'awaiting_tool' else 'running' end,
              reason = :reason, message = :message, attempts = r.attempts + case when :failed then 1 else 0 end,

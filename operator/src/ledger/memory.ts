@@ -100,6 +100,8 @@ const forgetByPersonStatement = statement({
     from (select 1) one left join verdict v on true`,
 });
 
+const RECALLED = `m.id, m.text, m.created_at, m.evidence, m.actors, ${shownIn(":agent", ":conversation")} as shown`;
+
 const recallStatement = statement({
   name: "recall",
   params: { agent: "uuid", conversation: "uuid", query: "text", most: "int4" },
@@ -112,11 +114,12 @@ const recallStatement = statement({
              case when websearch_to_tsquery('simple', :query)::text like '%!%' then null
                   else (nullif(replace(plainto_tsquery('simple', :query)::text, ' & ', ':* | '), '') || ':*')::tsquery end as some),
     mine as (
-      select m.id, m.text, m.created_at, m.evidence, m.actors, :query = '' or m.words @@ a.every as whole,
-             case when :query = '' then 0 when m.words @@ a.every then ts_rank(m.words, a.every) else ts_rank(m.words, a.some) end as rank,
-             ${shownIn(":agent", ":conversation")} as shown
-      from asked a, memories m
-      where m.agent_id = :agent and m.forgotten_at is null and (:query = '' or m.words @@ a.every or m.words @@ a.some)),
+      select ${RECALLED}, true as whole, 0 as rank from memories m
+      where :query = '' and m.agent_id = :agent and m.forgotten_at is null
+      union all
+      select ${RECALLED}, m.words @@ a.every, ts_rank(m.words, case when m.words @@ a.every then a.every else a.some end)
+      from asked a join memories m on m.words @@ a.every or m.words @@ a.some
+      where :query <> '' and m.agent_id = :agent and m.forgotten_at is null),
     found as (
       select *, row_number() over (order by not shown, rank desc, created_at desc, id desc) as nth from mine
       where whole or not exists (select from mine w where w.whole and w.shown)),

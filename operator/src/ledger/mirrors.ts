@@ -35,6 +35,7 @@ const MIRROR_COLUMNS = {
   tool_calls: "int4?",
   input_tokens: "int8?",
   output_tokens: "int8?",
+  cost_micros: "int8?",
   steps: "int4?",
   queued_at: "timestamptz",
   started_at: "timestamptz?",
@@ -46,6 +47,8 @@ const MIRROR_COLUMNS = {
   interrupts_total: "int4",
   last_interrupt: "jsonb?",
   open_tool: "text?",
+  waiting: "jsonb?",
+  expired: "jsonb?",
   open_since: "timestamptz?",
   now: "timestamptz",
 } as const;
@@ -59,11 +62,11 @@ const MIRROR_SELECT = `
     coalesce(o.triggers, 0) as triggers, o.actors,
     r.id as run_id, r.request_id, r.status, r.shape, r.reason, r.message, r.version, r.lease_owner,
     r.stop_requested_at is not null as stop, r.committed_at, x.kind as committed_kind, xt.tool as committed_tool, x.target as committed_target, r.committed_step,
-    r.reply_at is not null as replied, r.model_calls, r.tool_calls, r.input_tokens, r.output_tokens, r.next_ordinal - 1 as steps,
+    r.reply_at is not null as replied, r.model_calls, r.tool_calls, r.input_tokens, r.output_tokens, r.cost_micros, r.next_ordinal - 1 as steps,
     e.received_at as queued_at, r.started_at, r.ended_at,
     (select t.args ->> 'text' from tool_calls t where t.run_id = r.id and t.class = 'reply' and t.outcome = 'real') as reply,
     f.total as effects_total, f.unknown as effects_unknown, f.last as last_effects,
-    i.total as interrupts_total, i.last as last_interrupt, q.tool as open_tool, q.committed_at as open_since,
+    i.total as interrupts_total, i.last as last_interrupt, q.tool as open_tool, q.committed_at as open_since, w.request as waiting, z.ids as expired,
     pawl_now() as now
   from run_keys k join message_events e on e.id = k.event_id join conversations c on c.id = e.conversation_id
   left join lateral (select coalesce(e.run_id, (select s.run_id from run_triggers s join runs z on z.id = s.run_id
@@ -86,7 +89,12 @@ const MIRROR_SELECT = `
            order by at desc))[1] as last from interrupts where run_id = r.id) i on true
   left join lateral (
     select t.tool, s.committed_at from tool_calls t join run_steps s on s.run_id = t.run_id and s.ordinal = t.ordinal
-    where t.run_id = r.id and t.outcome is null and t.class <> 'reply' order by t.ordinal, t.idx limit 1) q on r.live`;
+    where t.run_id = r.id and t.outcome is null and t.class <> 'reply' order by t.ordinal, t.idx limit 1) q on r.live
+  left join lateral ( -- the first call that waits for a person
+    select jsonb_build_object('request', a.id, 'hash', a.hash, 'since', a.requested_at, 'tool', a.tool, 'target', a.target) as request
+    from approvals a join tool_calls t on t.id = a.call_id where a.run_id = r.id and a.state = 'open' and t.outcome is null
+    order by t.ordinal, t.idx limit 1) w on r.live and r.reason = 'WaitingForApproval'
+  left join lateral (select jsonb_agg(a.id) as ids from approvals a where a.run_id = r.id and a.state = 'expired') z on true`;
 
 const readMirrorStatement = statement({
   name: "read_mirror",
@@ -102,7 +110,9 @@ const changedMirrorsStatement = statement({
   text: `
     with changed as (
       select id, agent_id, version from runs where live and changed_at > :since
-      union all select id, agent_id, version from runs where not live and ended_at > :since)
+      union all select id, agent_id, version from runs where not live and ended_at > :since
+      union all select r.id, r.agent_id, r.version from commitment_effects e join runs r on r.id = e.root_id -- said after its end
+        where e.resolved_by is not null and e.settled_at > :since and not r.live)
     select k.namespace_uid, a.namespace, k.key, k.object_name, h.version
     from changed h join agents a on a.id = h.agent_id
     join run_triggers t on t.run_id = h.id join run_keys k on k.event_id = t.event_id`,

@@ -31,12 +31,15 @@ const readRunStatement = statement({
     tool_calls: "int4",
     input_tokens: "int8",
     output_tokens: "int8",
+    spent_micros: "int8",
+    worked_ms: "int8",
   },
   text: `
     select r.id, r.conversation_id, r.request_id, r.agent_id, c.connector, c.ext_key as conversation_key, a.namespace, a.name as agent_name, a.suspended,
            g.spec, r.slice, r.status, r.next_ordinal, r.attempts, r.amend_seq, r.stop_requested_at is not null as stop, r.interrupted,
            r.committed_at is not null as committed, r.reply_at is not null as replied,
-           r.model_calls, r.tool_calls, r.input_tokens, r.output_tokens
+           r.model_calls, r.tool_calls, r.input_tokens, r.output_tokens, r.spent_micros,
+           r.worked_ms + coalesce(ceil(extract(epoch from pawl_now() - r.leased_at) * 1000), 0)::bigint as worked_ms
     from runs r join conversations c on c.id = r.conversation_id join agents a on a.id = r.agent_id
     join agent_generations g on g.agent_id = r.agent_id and g.generation = r.agent_generation
     where r.id = :run`,
@@ -202,6 +205,10 @@ export type RunRecord = {
   readonly toolCalls: number;
   readonly inputTokens: number;
   readonly outputTokens: number;
+  /** Millionths of a US dollar that count against its limit. */
+  readonly spentMicros: number;
+  /** Time at work, up to this read. */
+  readonly workedMs: number;
   readonly triggers: readonly TriggerRow[];
   readonly steps: readonly RecordedStep[];
   readonly calls: readonly RecordedCall[];
@@ -263,6 +270,8 @@ export async function readRun(db: Runner, runId: string): Promise<RunRecord> {
     toolCalls: run.tool_calls,
     inputTokens: run.input_tokens,
     outputTokens: run.output_tokens,
+    spentMicros: run.spent_micros,
+    workedMs: run.worked_ms,
     triggers: triggers.map((row) => ({ eventId: row.event_id, seq: row.seq, text: row.body ?? "", actor: row.actor })),
     steps: steps.map((row) => ({
       ordinal: row.ordinal,

@@ -23,6 +23,9 @@ const commitResponseStatement = statement({
     tool_calls: "int4",
     input_tokens: "int8",
     output_tokens: "int8",
+    cost: "int8?",
+    spent: "int8",
+    reserve: "bool",
   },
   columns: { verdict: "text", stop: "bool", amend_seq: "int8" },
   text: `
@@ -34,8 +37,8 @@ const commitResponseStatement = statement({
         when lease_token <> :token or lease_owner is null or lease_until < pawl_now() or next_ordinal <> :ordinal then 'fenced'
         else 'committed' end as verdict from locked),
     step as (
-      insert into run_steps (run_id, ordinal, lease_token, nonce, seen_seq, request, response, usage, replayability, committed_at)
-      select id, :ordinal, :token, :nonce, :seen_seq, :request, :response, :usage, :replayability, pawl_now()
+      insert into run_steps (run_id, ordinal, lease_token, nonce, seen_seq, request, response, usage, cost_micros, replayability, committed_at)
+      select id, :ordinal, :token, :nonce, :seen_seq, :request, :response, :usage, :cost, :replayability, pawl_now()
       from verdict where verdict = 'committed'),
     calls as (
       insert into tool_calls (id, run_id, ordinal, idx, provider_id, tool, class, kind, args, args_hash, target, gate, outcome, result,
@@ -56,6 +59,8 @@ const commitResponseStatement = statement({
              min_code = case when :gated then greatest(r.min_code, 2) else r.min_code end, -- older code would not wait
              model_calls = r.model_calls + :model_calls, tool_calls = r.tool_calls + :tool_calls,
              input_tokens = r.input_tokens + :input_tokens, output_tokens = r.output_tokens + :output_tokens,
+             cost_micros = r.cost_micros + :cost, spent_micros = r.spent_micros + :spent,
+             reserved_calls = case when :reserve then 1 else 0 end,
              version = r.version + 1, changed_at = pawl_now()
       from verdict v where r.id = v.id and v.verdict = 'committed')
     select verdict, stop_requested_at is not null as stop, amend_seq from verdict`,
@@ -80,13 +85,15 @@ const commitResultsStatement = statement({
       where v.verdict = 'committed' and c.run_id = v.id and c.id = r.id and c.outcome is null
       returning c.id, r.source_id, r.source, r.audience),
     sources as (${insertEvidence("closed c", "v.verdict = 'committed'")}),
+    rest as ( -- not the last open call: still where it was
+      select exists (select from tool_calls c where c.run_id = v.id and c.outcome is null and c.class <> 'reply'
+                       and not exists (select from jsonb_to_recordset(:results) as o (id uuid) where o.id = c.id)) as open
+      from verdict v where v.verdict = 'committed'),
     advanced as (
       update runs r set last_nonce = :nonce, version = r.version + 1, changed_at = pawl_now(),
-             status = case when exists ( -- not the last open call: still where it was
-               select from tool_calls c where c.run_id = r.id and c.outcome is null and c.class <> 'reply'
-                 and not exists (select from jsonb_to_recordset(:results) as o (id uuid) where o.id = c.id))
-               then r.status else 'running' end
-      from verdict v where r.id = v.id and v.verdict = 'committed')
+             status = case when rest.open then r.status else 'running' end,
+             reserved_calls = case when rest.open then r.reserved_calls else 1 end
+      from verdict v, rest where r.id = v.id)
     select verdict, stop_requested_at is not null as stop, amend_seq from verdict`,
 });
 
@@ -119,7 +126,11 @@ export type Step = {
   readonly seenSeq: number;
   readonly request: unknown;
   readonly response: unknown;
-  readonly usage: { inputTokens: number; outputTokens: number } | null;
+  readonly usage: { inputTokens: number; outputTokens: number; cachedInputTokens?: number } | null;
+  /** Millionths of a US dollar; null when a price or the usage is not known. */
+  readonly costMicros: number | null;
+  /** What the limit counts: the cost, or an estimate of it. */
+  readonly spentMicros: number;
   readonly calls: readonly CallRow[];
   /** False for the closing message, which Pawl words itself. */
   readonly modelCall: boolean;
@@ -173,6 +184,10 @@ export async function commitResponse(db: Runner, step: Step): Promise<Committed>
       tool_calls: step.calls.filter((call) => call.class !== "reply").length,
       input_tokens: step.usage?.inputTokens ?? 0,
       output_tokens: step.usage?.outputTokens ?? 0,
+      cost: step.costMicros,
+      spent: step.spentMicros,
+      // Nothing is open: what comes next is a model call.
+      reserve: step.calls.every((call) => call.outcome !== null),
     }),
   );
 }

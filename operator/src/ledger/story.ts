@@ -44,7 +44,8 @@ const readStoryStatement = statement({
          from tool_calls c where c.run_id = r.id) as calls,
       (select coalesce(jsonb_agg(jsonb_build_object('id', f.id, 'call', f.call_id, 'kind', f.kind, 'target', f.target, 'state', f.state,
            'attempt', f.attempt, 'keyed', f.keyed, 'token', f.lease_token, 'dispatchedAt', f.dispatched_at, 'settleAt', f.settle_at,
-           'settledAt', f.settled_at, 'observation', f.observation, 'resolvedBy', f.resolved_by, 'compensates', f.compensates) order by c.ordinal, c.idx, f.part), '[]')
+           'settledAt', f.settled_at, 'observation', f.observation, 'resolvedBy', f.resolved_by, 'compensates', f.compensates,
+           'sources', (select coalesce(jsonb_agg(distinct e.source), '[]') from tool_source_evidence e where e.id = any (f.built_on))) order by c.ordinal, c.idx, f.part), '[]')
          from commitment_effects f join tool_calls c on c.id = f.call_id where f.run_id = r.id) as effects,
       (select coalesce(jsonb_agg(jsonb_build_object('actor', coalesce(w.display, w.ext_id), 'text', e.body, 'relation', i.relation,
            'asked', i.asked, 'done', i.done, 'reason', i.reason, 'at', i.at) order by i.at, e.seq), '[]')
@@ -94,6 +95,8 @@ export type StoryEffect = {
   readonly observation: string | null;
   /** Null: its own sender saw the outcome. */
   readonly resolvedBy: string | null;
+  /** From where came what a reply was built on. */
+  readonly sources: readonly string[];
   /** The effect that this one undoes. */
   readonly compensates: string | null;
 };

@@ -8,6 +8,7 @@ import type { TerminalStatus } from "#rules/run-machine.ts";
 import type { Runner } from "./database.ts";
 import { MAX_LOOKS } from "./mailbox.ts";
 import { statement } from "./statement.ts";
+import { GIVES_LEASE } from "./work.ts";
 
 /**
  * The conversation first, then its run. `stale` = somebody changed a message or the run between this statement's
@@ -49,7 +50,7 @@ const END_TURN = `
       select :next_request, v.conversation_id, f.actor_id, pawl_now() from first f, verdict v returning id),
     ended as (
       update runs r set status = v.end_status, live = false, reason = :reason, message = :message, last_nonce = :nonce,
-             lease_owner = null, lease_until = null, due_at = null, ended_at = pawl_now(),
+            ${GIVES_LEASE}, due_at = null, ended_at = pawl_now(),
              version = r.version + 1, changed_at = pawl_now()
       from verdict v where r.id = v.id and v.ends returning r.id, r.version, r.agent_id, r.conversation_id),
     next as (

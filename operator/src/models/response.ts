@@ -20,7 +20,12 @@ const contentShape = z.looseObject({
   refusal: z.string().nullish(),
   tool_calls: z.array(callShape).nullish(),
 });
-const usageShape = z.looseObject({ prompt_tokens: z.number().nullish(), completion_tokens: z.number().nullish() });
+const usageShape = z.looseObject({
+  prompt_tokens: z.number().nullish(),
+  completion_tokens: z.number().nullish(),
+  // A detail that some endpoint writes in its own way is no reason to lose the answer.
+  prompt_tokens_details: z.looseObject({ cached_tokens: z.number().nullish() }).nullish().catch(undefined),
+});
 const choiceShape = z.looseObject({
   index: z.number().nullish(),
   message: contentShape.nullish(),
@@ -55,6 +60,15 @@ export function errorFacts(error: unknown): { message: string; code?: string; ty
     ...(code === null || code === undefined ? {} : { code: String(code) }),
     ...(type === null || type === undefined ? {} : { type }),
   };
+}
+
+/** Numbers that are missing are not known; they are not zero. */
+function usageOf(usage: NonNullable<Answer["usage"]>): ModelUsage | null {
+  const { prompt_tokens: input, completion_tokens: output, prompt_tokens_details: details } = usage;
+  if (input == null || output == null) return null;
+  const cached = details?.cached_tokens;
+  const counted = { inputTokens: input, outputTokens: output };
+  return cached == null ? counted : { ...counted, cachedInputTokens: cached };
 }
 
 /** One answer that came whole. */
@@ -115,8 +129,7 @@ export class Assembly {
       return classifyError({ host: this.#host, ...errorFacts(answer.error) });
     }
     if (answer.usage != null) {
-      const { prompt_tokens: input, completion_tokens: output } = answer.usage;
-      this.#usage = { inputTokens: input ?? 0, outputTokens: output ?? 0 };
+      this.#usage = usageOf(answer.usage) ?? this.#usage;
     }
     // We ask for one choice; others are not ours.
     const choice = answer.choices?.find((candidate) => (candidate.index ?? 0) === 0);

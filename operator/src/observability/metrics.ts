@@ -59,11 +59,11 @@ function controllerMeter(registry: Registry): ControllerMetrics {
     labelNames: ["controller"],
     registers: [registry],
   });
-  for (const name of ["agent", "run"]) {
+  for (const name of ["agent", "run", "decision"]) {
     for (const outcome of ["ok", "failed"]) reconciles.inc({ controller: name, outcome }, 0);
     depth.set({ controller: name }, 0);
   }
-  for (const kind of ["Agent", "Run"]) writes.inc({ kind }, 0);
+  for (const kind of ["Agent", "Run", "Decision"]) writes.inc({ kind }, 0);
   for (const result of ["clean", "cancelled", "suspended"]) sweeps.inc({ result }, 0);
   return {
     reconciled: (name, outcome) => reconciles.inc({ controller: name, outcome }),

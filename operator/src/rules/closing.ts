@@ -2,7 +2,30 @@
 import { MAX_NAMED_EFFECTS } from "./limits.ts";
 
 export type DoneEffect = { readonly target: string; readonly state: string };
-export type Closing = "stopped" | "exhausted";
+export type Closing = "stopped" | "exhausted" | "failed";
+
+/** The one instruction of the call that is held back for the end. */
+export const LAST_WORDS =
+  "(This request may use nothing more: no tool, and this is your last message about it for now. Tell the person, in the words of the task, what was done, what was not, and what is open or not known. Then ask whether you should go on. Name no limit, counter or status.)";
+
+/** Why nothing came of it, for a person who asked something and runs nothing here. */
+const PLAINLY: Readonly<Record<string, string>> = {
+  ModelMissing: "no model is set up for me",
+  PricesMissing: "my limits are not set up completely",
+  ModelUnusable: "the model that I use gave no answer that I could work with",
+  ModelMalformed: "the model that I use gave no answer that I could work with",
+  ModelContentFiltered: "the model that I use refused to answer this",
+  ModelRejected: "the model that I use did not take my request",
+  ModelNotFound: "the model that I use is not there",
+  ModelOverloaded: "the model that I use had no room for me, however often I tried",
+  ModelUnauthorized: "the model that I use does not let me in",
+  ModelQuotaExhausted: "the account of the model that I use is used up",
+  ModelRateLimited: "the model that I use had no room for me, however often I tried",
+  ModelUnreachable: "the model that I use could not be reached, however often I tried",
+  ModelUnavailable: "the model that I use could not be reached, however often I tried",
+  ModelTimeout: "the model that I use did not answer in time, however often I tried",
+  ContextOverflow: "it has become longer than the model that I use can read",
+};
 
 const WORDS: Readonly<Record<string, string>> = {
   confirmed: "done",
@@ -11,14 +34,18 @@ const WORDS: Readonly<Record<string, string>> = {
   dispatched: "outcome unknown, please check",
 };
 
-export function closing(why: Closing, effects: readonly DoneEffect[]): string {
-  const opening =
-    why === "stopped"
-      ? "Stopped, as you asked."
-      : "I could not finish this within what I am allowed to use for one request.";
+/** `reason`: the ledger's word for a failure; what is said of it is plain. */
+export function closing(why: Closing, effects: readonly DoneEffect[], reason = ""): string {
   const body =
     effects.length === 0 ? "Nothing outside was changed." : `What I had tried to change by then:\n${list(effects)}`;
-  return why === "stopped" ? `${opening} ${body}` : `${opening} ${body}\nAsk again if I should go on.`;
+  switch (why) {
+    case "stopped":
+      return `Stopped, as you asked. ${body}`;
+    case "exhausted":
+      return `I could not finish this within what I am allowed to use for one request. ${body}\nAsk again if I should go on.`;
+    case "failed":
+      return `I could not answer this: ${PLAINLY[reason] ?? "something on my side went wrong"}. ${body}\nThose who run me can see the reason; ask again once it is mended.`;
+  }
 }
 
 /** What nobody knows the outcome of comes first: it is what a person has to look at. */

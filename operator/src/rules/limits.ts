@@ -39,6 +39,11 @@ export const MAX_NAMED_EFFECTS = 20;
 export const DEFAULT_ITERATIONS = 50;
 export const DEFAULT_MODEL_CALLS = 60;
 export const DEFAULT_TOOL_CALLS = 200;
+export const DEFAULT_WALL_CLOCK_MS = 3_600_000;
+/** How long the closing call may take once the rest is used up: a person waits for it. */
+export const CLOSING_MS = 30_000;
+/** The most that a closing message needs; what is left of a limit must pay for it. */
+export const CLOSING_OUTPUT_TOKENS = 1_000;
 /** Assumed where the endpoint's context is not named: what the smallest current models take. */
 export const DEFAULT_CONTEXT_TOKENS = 128_000;
 /** Characters per token, rounded down so that an estimate errs towards leaving out. */

@@ -2,12 +2,17 @@
  * Who may be shown what came from outside. Each result from outside leaves evidence; replies and memories keep what
  * they were built on, and are shown only where all of it may be. Pure; `ledger/memory.ts` says the same in SQL.
  */
+/** From the narrowest on. */
 export const AUDIENCES = ["conversation", "agent", "public"] as const;
 /** The conversation that asked, every conversation of its agent, or everybody. */
 export type Audience = (typeof AUDIENCES)[number];
 
 /** What nobody declared is for the conversation that asked. */
 export const DEFAULT_AUDIENCE: Audience = "conversation";
+
+/** Of what two sources said together, as far as audiences alone tell. */
+export const narrower = (one: Audience, other: Audience): Audience =>
+  AUDIENCES[Math.min(AUDIENCES.indexOf(one), AUDIENCES.indexOf(other))] ?? DEFAULT_AUDIENCE;
 
 /** Of a source's name: a host or a server. */
 export const MAX_SOURCE = 256;

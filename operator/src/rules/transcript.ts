@@ -3,7 +3,7 @@
  * (providers send empty and repeated ones), messages of people are labelled with their author and never stand inside a
  * tool result. A run that is resumed builds the very same messages.
  */
-import type { Closing } from "./closing.ts";
+import { type Closing, LAST_WORDS } from "./closing.ts";
 import { compacted, type CompactionLevel, roomFor } from "./compaction.ts";
 import { CHARS_PER_TOKEN, HISTORY_SHARE } from "./limits.ts";
 
@@ -26,8 +26,14 @@ export type StoredResponse = {
   readonly text: string | null;
   readonly calls: readonly { readonly name: string; readonly argumentsText: string }[];
   readonly truncated: boolean;
-  /** Pawl's own last word, not the model's: why. */
+  /** The last word of a turn that has no answer: why. */
   readonly closing?: Closing;
+  /** How the turn ends once that has been said. */
+  readonly ending?: {
+    readonly status: "failed" | "budget_exhausted";
+    readonly reason: string;
+    readonly message: string;
+  };
 };
 
 export type TranscriptInput = {
@@ -61,6 +67,8 @@ export type TranscriptInput = {
     readonly outcome: string | null;
     readonly result: string | null;
   }[];
+  /** The request of the closing call: without tools, and with one instruction at its end. */
+  readonly closing?: "exhausted" | undefined;
 };
 
 /** Bumped with every change of what this file builds from the same rows. */
@@ -242,5 +250,6 @@ export function transcript(rows: TranscriptInput): TranscriptMessage[] {
       ...step(rows.toolsOffered, ordinal, response, calls.get(ordinal) ?? []),
     ]),
     ...(rows.resuming ? [RESUME] : []),
+    ...(rows.closing === undefined ? [] : [{ role: "user", content: LAST_WORDS } as const]),
   ];
 }

@@ -64,6 +64,7 @@ const effect = (changes: Partial<StoryEffect> = {}): StoryEffect => ({
   settledAt: at(12),
   observation: "HTTP 201",
   resolvedBy: null,
+  sources: [],
   compensates: null,
   ...changes,
 });
@@ -166,6 +167,21 @@ ${boundary("09:00:10.000 ══ http_request, step 1")}                http_requ
 ${boundary("09:00:10.000 ══ the reply, step 1")}09:00:10.000    the reply is out:
                 42.
 09:00:30.000  succeeded (Answered), claimed once
+`,
+  },
+  {
+    name: "stands before a reply that says what it was built on",
+    story: story({
+      committedAt: at(10),
+      steps: [step(1, { text: "42." })],
+      calls: [reply(1)],
+      effects: [{ ...replied(1, 10), sources: ["api.test", "crm.test\u001b[2J"] }],
+    }),
+    text: `${opening("succeeded")}09:00:10.000  step 1, lease 1, an answer is recorded
+${boundary("09:00:10.000 ══ the reply, step 1")}09:00:10.000    the reply is out:
+                42.
+                built on results of 2 sources outside: api.test, crm.test\ufffd[2J
+09:00:30.000  succeeded, claimed once
 `,
   },
   {

@@ -61,6 +61,12 @@ const TABLE: readonly Row[] = [
     says: /set spec\.models\.fast/,
   },
   {
+    what: "a limit of money has no prices to count with",
+    object: agentObject({ budgets: { maxCostUSD: 0.5 } }),
+    gives: { Accepted: "True/Accepted", ResolvedRefs: "False/PricesMissing", Ready: "False/RefsNotResolved" },
+    says: /set spec\.models\.primary\.pricesUSDPerMTok/,
+  },
+  {
     what: "it is suspended",
     object: agentObject({ suspend: true }),
     gives: { Accepted: "True/Accepted", ResolvedRefs: "True/Resolved", Ready: "False/Suspended" },
@@ -79,9 +85,9 @@ const TABLE: readonly Row[] = [
   },
   {
     what: "it asks for what ignoring would weaken",
-    object: agentObject({ tools: { requireApproval: ["*"] } }),
+    object: agentObject({ access: [{ name: "team" }] }),
     gives: notAccepted("NotSupportedYet"),
-    says: /spec\.tools\.requireApproval/,
+    says: /spec\.access/,
   },
   {
     what: "it asks for more than the install allows",

@@ -81,13 +81,6 @@ const TABLE: readonly Row[] = [
     says: /spec\.conversation/,
   },
   {
-    what: "it asks for a limit that nobody would keep",
-    facts: facts({ object: runObject({ budgets: { maxCostUSD: 1 } }) }),
-    phase: "Failed",
-    conditions: REFUSED("NotSupportedYet"),
-    says: /spec\.budgets\.maxCostUSD/,
-  },
-  {
     what: "it holds a character that PostgreSQL cannot store",
     facts: facts({ object: runObject({ input: { text: "a\0b", actor: "alice" } }) }),
     phase: "Failed",

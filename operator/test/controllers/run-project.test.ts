@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { isFinalPhase, RUN_REASONS, runStatus, type RunStatus } from "@pawl/crds";
+import { announcements } from "#controllers/run/announce.ts";
 import { project, type Shown } from "#controllers/run/project.ts";
 import type { Mirror } from "#ledger/mirrors.ts";
 import { aMirror, at, ended, pending, replied, shown, working } from "./support.ts";
@@ -27,6 +28,24 @@ const effect = {
   committed_tool: "http_request",
   committed_step: 1,
 };
+
+const approval = (changes: Partial<Mirror> = {}): Mirror =>
+  working({
+    status: "awaiting_tool",
+    lease_owner: null,
+    reason: "WaitingForApproval",
+    message: "a person must decide on http_request: apply a Decision that names request r and its hash",
+    open_tool: "http_request",
+    open_since: at(-0.1),
+    waiting: {
+      request: "r",
+      hash: "h".repeat(64),
+      since: "2026-03-01T11:59:00+00:00",
+      tool: "http_request",
+      target: "t".repeat(900),
+    },
+    ...changes,
+  });
 
 const TABLE: readonly Row[] = [
   {
@@ -59,6 +78,22 @@ const TABLE: readonly Row[] = [
     reason: "Working",
     restartable: "Yes",
     conditions: [NOTHING, NOBODY, BUSY, OPEN],
+  },
+  {
+    what: "a call that waits for a person, at once",
+    mirror: approval(),
+    phase: "AwaitingTool",
+    reason: "WaitingForApproval",
+    restartable: "Yes",
+    conditions: [NOTHING, "True/Approval", BUSY, OPEN],
+  },
+  {
+    what: "a call that waits for a person in a turn that is told to stop",
+    mirror: approval({ stop: true }),
+    phase: "AwaitingTool",
+    reason: "Stopping",
+    restartable: "Yes",
+    conditions: [NOTHING, "True/Approval", BUSY, OPEN],
   },
   {
     what: "a tool that has just begun",
@@ -209,6 +244,25 @@ describe("a Run's status", () => {
     assert.equal(project(shown(working({ reply: "a draft", replied: false }))).status.answer, undefined);
   });
 
+  it("shows what a run that failed told its person, and Failed all the same", () => {
+    const told = { reply: "I could not answer this.", replied: true, committed_at: at(-20), committed_kind: "reply" };
+    const { status } = project(shown(ended("failed", { ...told, reason: "ModelUnauthorized", message: "401" })));
+    assert.deepEqual(
+      [status.phase, status.reason, status.answer?.preview],
+      ["Failed", "ModelUnauthorized", "I could not answer this."],
+    );
+    const succeeded = status.conditions?.find(({ type }) => type === "Succeeded");
+    assert.deepEqual([succeeded?.status, succeeded?.reason], ["False", "ModelUnauthorized"]);
+  });
+
+  it("shows a cost in dollars where it is known: nothing before the first step, and never zero for unknown", () => {
+    const cost = (changes: Partial<Mirror>) => project(shown(working(changes))).status.usage?.costUSD;
+    assert.equal(cost({ steps: 2, cost_micros: 1_250 }), 0.00125);
+    assert.equal(cost({ steps: 2, cost_micros: 0 }), 0, "a model of one's own has a price of nothing");
+    assert.equal(cost({ steps: 2, cost_micros: null }), undefined);
+    assert.equal(cost({ steps: 0, cost_micros: 0 }), undefined);
+  });
+
   it("counts on from a run's version when the message moves to the next run", () => {
     const first = project(shown(pending({ conversation_version: 41 }))).status;
     const next = project(shown(aMirror({ version: 42, conversation_version: 41 }), { before: first })).status;
@@ -219,6 +273,35 @@ describe("a Run's status", () => {
     const before = project(shown(aMirror({ version: 7 }))).status;
     const withdrawn = pending({ event_state: "withdrawn", position: null, conversation_version: 3 });
     assert.equal(project(shown(withdrawn, { before })).status.ledger?.seq, 7);
+  });
+
+  it("shows what a person must name to decide, and says what the run waits for", () => {
+    const { status } = project(shown(approval()));
+    assert.deepEqual(status.waiting, {
+      request: "r",
+      kind: "Approval",
+      hash: "h".repeat(64),
+      since: "2026-03-01T11:59:00Z",
+      tool: "http_request",
+      target: `${"t".repeat(125)}…`,
+    });
+    assert.equal(status.activity, "waits for an approval");
+    assert.match(status.message ?? "", /apply a Decision that names request r/);
+    assert.equal(project(shown(working())).status.waiting, undefined);
+  });
+
+  it("is told in events: that a call waits, for each one; and that nobody came", () => {
+    const before = project(shown(working())).status;
+    const one = project(shown(approval())).status;
+    const other = { ...(approval().waiting as object), request: "s" };
+    const two = project(shown(approval({ waiting: other }))).status;
+    const reasons = (...args: Parameters<typeof announcements>) => announcements(...args).map(({ reason }) => reason);
+    assert.deepEqual(reasons(before, one), ["ApprovalRequested"]);
+    assert.deepEqual(reasons(one, one), []);
+    assert.deepEqual(reasons(one, two), ["ApprovalRequested"]);
+    assert.deepEqual(reasons(one, two, ["r"]), ["ApprovalExpired", "ApprovalRequested"]);
+    assert.deepEqual(reasons(one, before, ["r"]), ["ApprovalExpired"]);
+    assert.deepEqual(reasons(one, before, ["another"]), []);
   });
 
   it("asks to be looked at again when time alone will make a tool long", () => {

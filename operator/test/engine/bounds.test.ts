@@ -50,7 +50,7 @@ describe("what a run is given", () => {
       const body = {
         model: endpoint.model,
         messages,
-        tools: offered.map((tool) => ({ type: "function", function: tool })),
+        ...(offered.length === 0 ? {} : { tools: offered.map((tool) => ({ type: "function", function: tool })) }),
       };
       assert.deepEqual(checkRequest(JSON.parse(JSON.stringify(body)), undefined).ok, true, JSON.stringify(messages));
     }
@@ -154,11 +154,11 @@ describe("what a run is given", () => {
   it("may not ask for more calls than its budget has left", async () => {
     const tool = writer([done("written")]);
     const { row, requests, record } = await run(
-      [asks(["write", { to: "1" }], ["write", { to: "2" }], ["write", { to: "3" }])],
+      [asks(["write", { to: "1" }], ["write", { to: "2" }], ["write", { to: "3" }]), says("Two of three. Go on?")],
       { tools: [quick, tool], agent: { budgets: { toolCalls: 2 } } },
     );
     assert.equal(tool.sent.length, 2);
-    assert.equal(requests.length, 1);
+    assert.deepEqual([requests.length, requests[1]?.tools], [2, []], "the closing call has no tools");
     assert.match(record.calls[2]?.result ?? "", /used up the tool calls/);
     assert.deepEqual([row.status, row.message], ["budget_exhausted", "the budget of 2 tool calls is used up"]);
   });
@@ -297,7 +297,8 @@ describe("what a run is given", () => {
     const db = dyingAt("finish_turn", 1, () => {
       failed = true;
     });
-    const { record, row } = await run([asks(["echo", {}])], { db, agent: { budgets: { iterations: 1 } } });
+    const script = [asks(["echo", {}]), says("Not done. Go on?")];
+    const { record, row } = await run(script, { db, agent: { budgets: { iterations: 1 } } });
     assert.ok(failed);
     assert.deepEqual(
       [row.status, row.reason, row.message],

@@ -22,17 +22,21 @@ describe("a budget", () => {
     return { asked: requests.length, ...(await outcomeOf(ledger.db, ingested.runId)) };
   }
 
+  // `asked`: with the closing call, where one is left and can be paid for. The script answers it with one more call.
   const cases: [budgets: object, slice: Record<string, number>, asked: number, words: string][] = [
-    [{ iterations: 3 }, {}, 3, "3 iterations"],
+    [{ iterations: 3 }, {}, 4, "3 iterations"],
     [{ modelCalls: 1 }, {}, 1, "1 model call"],
-    [{ toolCalls: 2 }, {}, 3, "2 tool calls"],
+    [{ modelCalls: 4 }, {}, 4, "4 model calls"],
+    [{ toolCalls: 2 }, {}, 4, "2 tool calls"],
     [{ inputTokens: 14 }, {}, 2, "14 input tokens"],
     [{ inputTokens: 15 }, {}, 3, "15 input tokens"],
     [{ outputTokens: 7 }, {}, 3, "7 output tokens"],
-    [{ iterations: 5 }, { iterations: 2 }, 2, "2 iterations"],
-    [{ iterations: 2 }, { iterations: 5 }, 2, "2 iterations"],
+    [{ iterations: 5 }, { iterations: 2 }, 3, "2 iterations"],
+    [{ iterations: 2 }, { iterations: 5 }, 3, "2 iterations"],
+    [{ iterations: 2, inputTokens: 20 }, {}, 2, "2 iterations"],
+    [{ iterations: 2, outputTokens: 20 }, {}, 2, "2 iterations"],
     [{}, { outputTokens: 3 }, 1, "3 output tokens"],
-    [{}, {}, 50, "50 iterations"],
+    [{}, {}, 51, "50 iterations"],
   ];
   for (const [budgets, slice, asked, words] of cases) {
     it(`of ${JSON.stringify(budgets)}, for a run that asks for ${JSON.stringify(slice)}, is ${words}`, async () => {

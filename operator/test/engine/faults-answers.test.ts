@@ -48,13 +48,14 @@ describe("answers of a model", function () {
     it(`${title} run nothing, are asked again twice, and then fail the run visibly (C24)`, async () => {
       const run = await scene(ledger.db, fakes, [answer, answer, answer, { text: "never asked for" }]);
       await drive();
-      const { row, run: record } = await outcomeOf(ledger.db, run.runId);
+      const { row, run: record, reply } = await outcomeOf(ledger.db, run.runId);
       assert.deepEqual([row.status, row.reason], ["failed", "ModelUnusable"]);
+      assert.match(reply ?? "", /^I could not answer this: the model .* gave no answer that I could work with/);
       assert.match(row.message ?? "", /3 responses in a row .* try another model or simplify the tools/);
       assert.equal((await run.accepted()).length, 0);
       assert.equal((await run.requests()).length, 3);
       assert.match((await results(run, 1))[0] ?? "", /^Not run: .*(cut at the output limit|not valid JSON)/);
-      assert.ok(record.calls.every((call) => call.outcome === "rejected"));
+      assert.ok(record.calls.every((call) => call.class === "reply" || call.outcome === "rejected"));
     });
   }
 

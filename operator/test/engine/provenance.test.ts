@@ -82,6 +82,43 @@ describe("provenance", () => {
     );
   });
 
+  it("of a write whose tool is gone by now is a row all the same, by the name that the tool had", async () => {
+    const { id } = await engineAgent(ledger.db, TOOLS);
+    const runId = await said(id, uuidv7());
+    const shutdown = new AbortController();
+    const tool = writer([
+      () => {
+        shutdown.abort();
+        return lost();
+      },
+    ]);
+    const claim = await claimRun(ledger.db, "worker-1", 10_000, CODE);
+    assert.ok(claim);
+    await driveRun(bench(ledger.db, [asks(["write", { to: "gone" }])], [tool]).deps, claim, shutdown.signal);
+    await drain(bench(ledger.db, [says("I could not find out")], []).deps);
+    assert.deepEqual(
+      (await evidenceOf(ledger.db, runId)).map(({ source, audience }) => [source, audience]),
+      [["write", "conversation"]],
+    );
+  });
+
+  it("of a write that another tool looks for is for those only who may see both", async () => {
+    const probe = { tool: "look", arguments: {}, found: "there", absenceIsConclusive: false };
+    const { id } = await engineAgent(ledger.db, TOOLS, { tools: { effects: [{ tool: "write", probe }] } });
+    for (const [own, other, both] of [
+      ["public", undefined, "conversation"],
+      ["public", "agent", "agent"],
+      ["agent", "public", "agent"],
+    ] as const) {
+      const tool = { ...writer([done("201")]), source: () => "writes.test", audience: own };
+      const { runId } = await turn(id, uuidv7(), [asks(["write", { to: uuidv7() }]), says("ok")], [tool, look(other)]);
+      assert.deepEqual(
+        (await evidenceOf(ledger.db, runId)).map(({ audience }) => audience),
+        [both],
+      );
+    }
+  });
+
   it("costs no statement more", async () => {
     const { id } = await engineAgent(ledger.db, TOOLS);
     const counts: number[] = [];

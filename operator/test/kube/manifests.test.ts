@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { AGENTS, RUNS } from "#kube/resources.ts";
+import { AGENTS, DECISIONS, RUNS } from "#kube/resources.ts";
 import { type Case, CASES, OWN_CASES } from "../../../crds/test/cases.ts";
 import { type Cluster, cluster, CONTROLLER, makeNamespace } from "./support/cluster.ts";
 
@@ -25,7 +25,8 @@ describe("manifests, as kubectl users meet them", function () {
       it(`a${kind === "Agent" ? "n" : ""} ${kind} ${name}`, async () => {
         const object = `${prefix}-${index}`;
         if (earlier !== undefined) {
-          await kube.admin.create(kind === "Agent" ? AGENTS : RUNS, manifest(kind, object, earlier));
+          const of = { Agent: AGENTS, Run: RUNS, Decision: DECISIONS }[kind];
+          await kube.admin.create(of, manifest(kind, object, earlier));
         }
         // replace, not apply: the manifest is the whole of the new object.
         const verb = earlier === undefined ? "create" : "replace";
@@ -54,7 +55,7 @@ describe("manifests, as kubectl users meet them", function () {
   });
 
   it("kubectl explain describes every field down to the last", async () => {
-    for (const path of ["run.spec", "run.status", "agent.spec", "agent.status"]) {
+    for (const path of ["run.spec", "run.status", "agent.spec", "agent.status", "decision.spec", "decision.status"]) {
       const said = await kube.kubectl(["explain", path, "--recursive=false", "--api-version=pawl.dev/v1alpha1"]);
       assert.equal(said.code, 0, said.text);
       assert.doesNotMatch(said.text, /<no description>/, path);
@@ -63,8 +64,8 @@ describe("manifests, as kubectl users meet them", function () {
     assert.match(said.text, /What the agent is asked\./);
   });
 
-  it("both kinds answer to their short names and to the category", async () => {
-    for (const name of ["ag", "pawlrun", "pawl", "runs.pawl.dev"]) {
+  it("every kind answers to their short names and to the category", async () => {
+    for (const name of ["ag", "pawlrun", "pawldecision", "pawl", "runs.pawl.dev"]) {
       const said = await kube.kubectl(["get", name, "-n", NAMESPACE]);
       assert.equal(said.code, 0, said.text);
     }

@@ -166,6 +166,14 @@ describe("the invariants as SQL", () => {
       [`update runs set model_calls = model_calls + 1 where id = '${row.live}'`],
       row.live,
     ],
+    i10_cost_is_the_sum_of_its_steps_or_unknown: () => [
+      [`update run_steps set cost_micros = null where run_id = '${row.live}'`],
+      row.live,
+    ],
+    i10_without_a_lease_nothing_is_reserved: () => [
+      [`update runs set reserved_calls = 1 where id = '${row.ended}'`],
+      row.ended,
+    ],
     provenance_what_is_built_on_exists: () => [
       [`update commitment_effects set built_on = array['${NEW}'::uuid] where id = '${row.effect}'`],
       row.effect,

@@ -2,11 +2,13 @@
 import assert from "node:assert/strict";
 import { v7 as uuidv7 } from "uuid";
 import { armFailpoint, disarmFailpoint } from "#src/failpoints.ts";
+import { forgetOf, memoriesOf } from "#cli/memories.ts";
 import { readEvidence } from "#ledger/evidence.ts";
 import { checkInvariants } from "#ledger/invariants.ts";
 import { ingest } from "#ledger/mailbox.ts";
 import { forget, forgetByPerson, listMemories, type NewMemory, recall, remember } from "#ledger/memory.ts";
 import { claimRun } from "#ledger/leases.ts";
+import { statements } from "#ledger/statement.ts";
 import { commitResults } from "#ledger/steps.ts";
 import { AUDIENCES, type Evidence, type Limit, mayShow, visibility } from "#rules/provenance.ts";
 import { alone, conversationOf, count, end, lapse, sql } from "../support/positions.ts";
@@ -268,6 +270,53 @@ describe("a memory in the ledger", () => {
       assert.deepEqual([texts, leftOut], [[], 1]);
       await sql(ledger, "delete from memories where text = 'hearsay'");
     });
+  });
+
+  it("is found by the index of its words among thirty thousand of its agent and of others", async function () {
+    this.timeout(60_000);
+    const [mine, theirs] = [await aPlace(), await aPlace()];
+    for (const [run, many] of [
+      [mine, 20_000],
+      [theirs, 10_000],
+    ] as const) {
+      await sql(
+        ledger,
+        `insert into memories (id, agent_id, conversation_id, text, audience, visibility, evidence, run_id, call_id, actors, created_at)
+         select gen_random_uuid(), $1::uuid, $2, 'fact' || n || ' about word' || n % 500, 'agent', 'agent:' || $1::uuid, '{}', $3,
+                gen_random_uuid(), '{}', pawl_now() from generate_series(1, $4) n`,
+        [run.agent.id, run.conversationId, run.runId, many],
+      );
+    }
+    await sql(ledger, "vacuum analyze memories");
+    const asked = { agent: mine.agent.id, conversation: mine.conversationId, query: "fact77 word77", most: 10 };
+    const statement = statements().find(({ name }) => name === "recall");
+    assert.ok(statement !== undefined);
+    const plan = JSON.stringify(
+      await sql(
+        ledger,
+        `explain (format json) ${statement.compiled}`,
+        statement.order.map((key) => asked[key as keyof typeof asked]),
+      ),
+    );
+    assert.match(plan, /"Index Name":"memories_words"/);
+    assert.doesNotMatch(plan, /"Seq Scan"[^}]*"Relation Name":"memories"/);
+    assert.deepEqual((await found(mine, asked.query)).texts, ["fact77 about word77"]);
+    assert.equal((await found(mine, "word77")).more, 30);
+    await sql(ledger, "delete from memories where text like 'fact%'");
+  });
+
+  it("is shown and forgotten on the command line", async () => {
+    const run = await aPlace();
+    const memory = memoryOf(run, "on the command line");
+    await remembered(run, memory);
+    const which = { namespace: "demo", agent: run.agent.name, every: false };
+    assert.match(await memoriesOf(ledger.db, which), new RegExp(`${memory.id} .*on the command line$`));
+    const asked = { memory: memory.id, by: "bob" };
+    assert.match(await forgetOf(ledger.db, asked), /no agent recalls it any more$/);
+    assert.match(await forgetOf(ledger.db, asked), /is forgotten already, since .*, by bob$/);
+    assert.match(await memoriesOf(ledger.db, which), /remembers nothing/);
+    assert.match(await memoriesOf(ledger.db, { ...which, every: true }), /by bob/);
+    await assert.rejects(memoriesOf(ledger.db, { ...which, agent: "nobody" }), { reason: "AgentUnknown" });
   });
 
   it("is listed for people; no row says that there is no such agent", async () => {

@@ -65,6 +65,26 @@ describe("the story of a turn", () => {
     }
   });
 
+  it("names what a reply was built on, each source once", async () => {
+    const run = await aClaimedRun(ledger.db);
+    const own = { agentId: run.agent.id, conversationId: uuidv7(), audience: "public" } as const;
+    const sources = ["b.test", "a.test", "b.test"].map((source) => ({ id: uuidv7(), source, ...own }));
+    const read = { class: "pure", kind: "tool.query", target: null, outcome: "real", result: "200" } as const;
+    await respond(
+      ledger.db,
+      run,
+      sources.map((source, idx) => aCall({ idx, ...read, source })),
+    );
+    const answer = aCall({ class: "reply", kind: "reply", target: null });
+    await respond(ledger.db, run, [answer], { ordinal: 2 });
+    await cross(ledger.db, run, answer, { receipt: {}, builtOn: sources.map(({ id }) => id) });
+    const story = await readStory(ledger.db, run.runId);
+    assert.deepEqual(
+      story?.effects.map((effect) => effect.sources),
+      [["a.test", "b.test"]],
+    );
+  });
+
   it("is found by the name of its Run and by its id, and is the same text", async () => {
     const run = await aClaimedRun(ledger.db, { text: "Who am I?", applied: applied("who") });
     const byName = await whyOf(ledger.db, "demo", "who");

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import fc from "fast-check";
 import { systemClock } from "#src/clock.ts";
 import { credentialOf, MAX_GATES, RateGate } from "#models/gate.ts";
+import { readAnswer } from "#models/response.ts";
 import { CallSlots } from "#models/slots.ts";
 import { EventSplitter } from "#models/sse.ts";
 import { Watchdog } from "#models/watchdog.ts";
@@ -117,6 +118,32 @@ describe("the watchdog", () => {
     const trickle = (times: number) => Array.from({ length: times }, () => [5, "byte"] as const).flat();
     assert.equal(await expiredAfter("byte", ...trickle(29)), undefined);
     assert.equal(await expiredAfter("byte", ...trickle(30)), "totalMs");
+  });
+});
+
+describe("the usage of an answer", () => {
+  const usageOf = (usage: unknown) => {
+    const answer = JSON.stringify({ choices: [{ message: { content: "hi" }, finish_reason: "stop" }], usage });
+    const outcome = readAnswer(answer, "host");
+    assert.equal(outcome.kind, "response");
+    return outcome.kind === "response" ? outcome.usage : null;
+  };
+
+  it("hands on what the endpoint had cached, where it tells", () => {
+    const plain = { prompt_tokens: 10, completion_tokens: 2 };
+    assert.deepEqual(usageOf(plain), { inputTokens: 10, outputTokens: 2 });
+    assert.deepEqual(usageOf({ ...plain, prompt_tokens_details: { cached_tokens: 8 } }), {
+      inputTokens: 10,
+      outputTokens: 2,
+      cachedInputTokens: 8,
+    });
+    for (const details of [null, {}, { cached_tokens: null }, "none", { cached_tokens: "8" }])
+      assert.deepEqual(usageOf({ ...plain, prompt_tokens_details: details }), { inputTokens: 10, outputTokens: 2 });
+  });
+
+  it("is not known where a number is missing: half of it would count as zero", () => {
+    for (const usage of [undefined, null, {}, { prompt_tokens: 10 }, { completion_tokens: 2 }])
+      assert.equal(usageOf(usage), null, JSON.stringify(usage));
   });
 });
 

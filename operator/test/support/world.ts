@@ -90,6 +90,8 @@ export async function respond(
     request: { hash: "r" },
     response: { text: null },
     usage: { inputTokens: 10, outputTokens: 5 },
+    costMicros: 20,
+    spentMicros: 20,
     modelCall: true,
     calls,
   });

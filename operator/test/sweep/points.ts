@@ -85,6 +85,7 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   read_occupants: "only after a refused crossing; engine tests",
   park_for_approval: "only when a call waits for a person; ledger tests with swallowed replies and races",
   read_approvals: "only when a call waits for a person, read only",
+  effect_of_run: "controller, read only",
   decide_approval: "controller; ledger tests with swallowed replies, races with expiry, parking and stops",
   release_lease: "only when a run waits; engine tests and the variant with a failing model",
 };

@@ -116,7 +116,7 @@ export function resolve(accepted: Accepted, facts: AgentFacts | null): Verdict<"
   if (!accepted.accepted || facts === null) {
     return { status: "Unknown", reason: "Unchecked", message: "references are tried once the Agent is accepted" };
   }
-  const { models, interrupt } = accepted.spec;
+  const { models, interrupt, budgets } = accepted.spec;
   if (models?.primary === undefined) {
     return {
       status: "False",
@@ -129,6 +129,14 @@ export function resolve(accepted: Accepted, facts: AgentFacts | null): Verdict<"
       status: "False",
       reason: "FastModelMissing",
       message: `spec.interrupt.midTurn ${interrupt.midTurn} needs a fast model that tells what a message is about: set spec.models.fast (or defaults.models.fast in the chart's values), or midTurn: Enqueue`,
+    };
+  }
+  if (budgets?.maxCostUSD !== undefined && models.primary.pricesUSDPerMTok === undefined) {
+    return {
+      status: "False",
+      reason: "PricesMissing",
+      message:
+        "spec.budgets.maxCostUSD needs prices to count with: set spec.models.primary.pricesUSDPerMTok (or defaults.models.primary.pricesUSDPerMTok in the chart's values), or take maxCostUSD away",
     };
   }
   if (facts.refs === null || facts.refs.generation < facts.generation) {

@@ -9,12 +9,18 @@ export type Announcement = {
   readonly note: string;
 };
 
-/** At most one per step of a Run's life: four over the whole of it, so that its API writes stay under ten. */
-export function announcements(before: RunStatus | undefined, after: RunStatus): Announcement[] {
+/** At most one per step of a Run's life: four over the whole of it, so that its API writes stay under ten; and two per approval. */
+/** `expired`: requests that nobody decided in time. Who decided about one is told where the decision is taken. */
+export function announcements(
+  before: RunStatus | undefined,
+  after: RunStatus,
+  expired: readonly string[] = [],
+): Announcement[] {
   const list: Announcement[] = [];
   if (before?.startedAt === undefined && after.startedAt !== undefined) {
     list.push({ type: "Normal", reason: "TurnStarted", action: "Claim", note: "a worker has begun the turn" });
   }
+  list.push(...approvals(before, after, expired));
   const [was, is] = [conditionOf(before, "Committed"), conditionOf(after, "Committed")];
   // When the answer itself is the first change, Finished says it.
   if (was?.status !== "True" && is?.status === "True" && after.boundary?.by !== "reply") {
@@ -33,5 +39,18 @@ export function announcements(before: RunStatus | undefined, after: RunStatus): 
       note: `${after.reason ?? ""}: ${after.message ?? ""}`,
     });
   }
+  return list;
+}
+
+function approvals(before: RunStatus | undefined, after: RunStatus, expired: readonly string[]): Announcement[] {
+  const [was, is] = [before?.waiting, after.waiting];
+  if (was?.request === is?.request) return [];
+  const list: Announcement[] = [];
+  if (was?.request !== undefined && expired.includes(was.request)) {
+    const note = `nobody decided about ${was.tool ?? "the call"} in time (request ${was.request})`;
+    list.push({ type: "Warning", reason: "ApprovalExpired", action: "Expire", note });
+  }
+  if (is !== undefined)
+    list.push({ type: "Normal", reason: "ApprovalRequested", action: "Wait", note: after.message ?? "" });
   return list;
 }

@@ -80,7 +80,7 @@ export class RunController {
         return { done: true, outcome: { requeueAfterMs: BEHIND_MS } };
       case "show": {
         this.#behind.delete(key);
-        const written = await this.#show(key, facts.object, decision.status, signal);
+        const written = await this.#show(key, facts, decision.status, signal);
         if (written.conflict) return { done: false, object: await this.#read(key, signal) };
         const wait = soonest(written.outcome, later(decision.recheckMs));
         return { done: true, outcome: soonest(wait, await this.#expire(key, facts, decision.status, signal)) };
@@ -126,7 +126,7 @@ export class RunController {
 
   async #show(
     key: string,
-    object: KubeObject,
+    { object, mirror }: RunFacts,
     status: RunStatus,
     signal: AbortSignal | undefined,
   ): Promise<{ conflict: boolean; outcome: Outcome }> {
@@ -146,7 +146,9 @@ export class RunController {
     }
     this.#pace.wrote(key);
     metrics?.statusWritten("Run");
-    for (const event of announcements(before, status)) events.record({ about: { resource: RUNS, object }, ...event });
+    const expired = (mirror?.expired ?? []) as readonly string[];
+    for (const event of announcements(before, status, expired))
+      events.record({ about: { resource: RUNS, object }, ...event });
     return { conflict: false, outcome: undefined };
   }
 

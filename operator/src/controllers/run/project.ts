@@ -81,6 +81,7 @@ export function phaseOf(mirror: Mirror): RunPhase {
   if (isFolded(mirror)) return "Folded";
   if (mirror.status === "queued") return "Queued";
   if (mirror.status === "awaiting_input") return "AwaitingInput";
+  if (mirror.waiting !== null) return "AwaitingTool";
   return (openFor(mirror) ?? 0) >= AWAITING_TOOL_MS ? "AwaitingTool" : "Running";
 }
 
@@ -171,18 +172,35 @@ function conditionsOf(shown: Shown, phase: RunPhase, words: { reason: string; me
         )
       : said("False", "NothingCommitted", "nothing outside has been changed"),
     WaitingForHuman:
-      phase === "AwaitingInput"
-        ? said("True", "Question", words.message)
+      phase === "AwaitingInput" || waits(mirror, phase)
+        ? said("True", phase === "AwaitingInput" ? "Question" : "Approval", words.message)
         : said("False", "NotWaiting", "no person is waited for"),
     Finished: ended ? said("True", "Finished", words.message) : said("False", "Working", words.message),
     Succeeded: succeeded(shown, phase, words),
   };
 }
 
+const waits = (mirror: Mirror, phase: RunPhase): boolean => phase === "AwaitingTool" && mirror.waiting !== null;
+
 function activityOf(mirror: Mirror, phase: RunPhase): string | undefined {
   if (phase !== "Running" && phase !== "AwaitingTool" && phase !== "Folded") return undefined;
+  if (waits(mirror, phase)) return "waits for an approval";
   if (mirror.status === "queued" || mirror.lease_owner === null) return "waits for a worker";
   return mirror.open_tool === null ? "asks the model" : clip(`runs ${mirror.open_tool}`, MAX_WORD_BYTES);
+}
+
+/** What a person must repeat to decide, and what it is about. */
+function waitingOf(mirror: Mirror, phase: RunPhase): RunStatus["waiting"] {
+  if (!waits(mirror, phase)) return undefined;
+  const row = mirror.waiting as Loose;
+  return {
+    request: word(row["request"], MAX_WORD_BYTES),
+    kind: "Approval",
+    hash: word(row["hash"], MAX_WORD_BYTES),
+    since: instant(new Date(String(row["since"]))),
+    tool: word(row["tool"], MAX_WORD_BYTES),
+    target: word(row["target"], MAX_TARGET_BYTES),
+  };
 }
 
 const count = (value: number | null): number => Math.min(Math.max(value ?? 0, 0), MAX_COUNT);
@@ -270,6 +288,8 @@ function ofTheRun(shown: Shown): RunStatus {
       inputTokens: tokens[0],
       outputTokens: tokens[1],
       tokens: tokens[0] + tokens[1],
+      // Before the first step nothing was used, which is no cost of nothing.
+      costUSD: mirror.cost_micros === null || (mirror.steps ?? 0) === 0 ? undefined : mirror.cost_micros / 1_000_000,
     },
     startedAt: mirror.started_at === null ? undefined : instant(mirror.started_at),
     finishedAt: mirror.ended_at === null ? undefined : instant(mirror.ended_at),
@@ -298,6 +318,7 @@ export function project(shown: Shown): Projection {
     ...(hasRun(mirror) ? ofTheRun(shown) : {}),
     replayOf: word(shown.replayOf, MAX_NAME_BYTES),
     activity: activityOf(mirror, phase),
+    waiting: waitingOf(mirror, phase),
     queuePosition: mirror.position === null || endOf(mirror) !== null ? undefined : count(mirror.position),
     queuedAt: instant(mirror.queued_at),
     conditions: withConditions(before, conditionsOf(shown, phase, words), generation, now),
