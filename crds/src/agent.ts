@@ -56,7 +56,9 @@ const model = (description: string) =>
 
 const models = object("The models this agent uses. What is absent comes from the install.", {
   primary: model("The model that runs the turns.").optional(),
-  fast: model(`A small, quick model for classifying messages and wording notices. ${NOT_YET}`).optional(),
+  fast: model(
+    "A small, quick model that answers closed questions: is this a clear yes, who may see this memory.",
+  ).optional(),
 });
 
 const mcpServer = object("One MCP server.", {

@@ -53,11 +53,7 @@ describe("fields that this version does not act upon", () => {
       interrupt: { midTurn: "Enqueue", whoInterrupts: "SameActorOnly" },
     });
     assert.deepEqual(found.refused, ["spec.access"]);
-    assert.deepEqual(found.ignored, [
-      "spec.models.fast",
-      "spec.approvals.routes",
-      "spec.approvals.approvers.slackUserGroups",
-    ]);
+    assert.deepEqual(found.ignored, ["spec.approvals.routes", "spec.approvals.approvers.slackUserGroups"]);
   });
 
   it("are none in an Agent of instructions only", () => {

@@ -42,7 +42,18 @@ export function chartJourneys(pawl: () => Pawl): void {
       };
       await refused("database.url=postgres://a/b", /database\.url, postgres\.enabled are all set/);
       await refused("defaults.models=null", /set defaults\.models\.primary too/);
+      await refused("limits.maxRuns=-1", /maxRuns/);
+      await refused("defaults.models.primary.pricesUSDPerMTok.input=1", /output/);
       await refused("worker.replica=3", /additional properties 'replica' not allowed/);
+    });
+
+    it("tells both roles the install's ceiling, and Agents its prices", async () => {
+      const prices = "defaults.models.primary.pricesUSDPerMTok";
+      const set = `limits.maxRuns=7,${prices}.input=0.15,${prices}.output=0.6`;
+      const { code, stdout } = await template("--values", BUNDLED, "--set", set);
+      assert.equal(code, 0);
+      assert.equal([...stdout.matchAll(/name: PAWL_MAX_RUNS\n\s+value: "7"/g)].length, 2);
+      assert.match(stdout, /pricesUSDPerMTok/);
     });
 
     it("makes up nothing: two renderings are the same", async () => {

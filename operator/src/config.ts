@@ -51,6 +51,8 @@ const environment = z.object({
   KUBECONFIG: z.string().optional(),
   PAWL_CONTEXT: z.string().optional(),
   PAWL_CONCURRENCY: z.coerce.number().int().min(1).max(1_000).default(16),
+  /** Runs of the whole install at work at once; 0 = what the workers take (PAWL_CONCURRENCY each). */
+  PAWL_MAX_RUNS: z.coerce.number().int().min(0).max(100_000).default(0),
   PAWL_LEASE_MS: ms(LEASE_MS),
   PAWL_RENEW_MS: ms(RENEW_MS),
   PAWL_SEND_MS: ms(SEND_MS),
@@ -102,6 +104,7 @@ export function readConfig(env: Readonly<Record<string, string | undefined>> = p
     kubeconfig: value.KUBECONFIG,
     context: value.PAWL_CONTEXT,
     concurrency: value.PAWL_CONCURRENCY,
+    maxRuns: value.PAWL_MAX_RUNS,
     leaseMs: value.PAWL_LEASE_MS,
     renewMs: value.PAWL_RENEW_MS,
     sendMs: value.PAWL_SEND_MS,

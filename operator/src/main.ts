@@ -6,6 +6,7 @@ import { appendFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { effectsOf, parseResolution, resolveOf } from "#cli/effects.ts";
 import { forgetOf, memoriesOf, parseForget } from "#cli/memories.ts";
+import { parseStep, TRACE_USAGE, traceOf } from "#cli/trace.ts";
 import { transcriptOf } from "#cli/transcript.ts";
 import { whyOf } from "#cli/why.ts";
 import { KubeClient } from "#kube/client.ts";
@@ -25,6 +26,8 @@ const HELP = `pawl: agents whose turns may be restarted freely until they have c
   pawl migrate [--wait]                  bring the ledger's schema up to date; --wait: until the database answers
   pawl transcript NAME [-n NAMESPACE]    a whole turn as text, answer included
   pawl why RUN [-n NAMESPACE]            the story of a turn (Run name or id), with its point of no return
+  pawl trace RUN [STEP] [--json]         each request to the model, built again from rows and checked against what was
+                                         sent; --json: the requests; exit code 1 if one differs or cannot be checked
   pawl effects [-n NAMESPACE] [--all]    writes in flight or of unknown outcome; --all: every one
   pawl effects resolve ID --landed|--not-landed --by NAME [--reason TEXT]
                                          what a person found out about an unknown one; it is final
@@ -113,6 +116,12 @@ async function effects(
   console.log(await withLedger(config, (db) => resolveOf(db, resolution)));
 }
 
+async function trace(config: Config, which: Parameters<typeof traceOf>[1]): Promise<void> {
+  const { text, proven } = await withLedger(config, (db) => traceOf(db, which));
+  console.log(text);
+  if (!proven) process.exitCode = 1;
+}
+
 async function memories(
   config: Config,
   name: string | undefined,
@@ -145,6 +154,7 @@ async function main(argv: readonly string[]): Promise<void> {
       namespace: { type: "string", short: "n", default: "default" },
       wait: { type: "boolean", default: false },
       all: { type: "boolean", default: false },
+      json: { type: "boolean", default: false },
       landed: { type: "boolean", default: false },
       "not-landed": { type: "boolean", default: false },
       by: { type: "string" },
@@ -174,6 +184,9 @@ async function main(argv: readonly string[]): Promise<void> {
       if (name === undefined) throw new PawlError("terminal", "Usage", "pawl why RUN [-n NAMESPACE]");
       console.log(await withLedger(config, (db) => whyOf(db, values.namespace, name)));
       return;
+    case "trace":
+      if (name === undefined) throw new PawlError("terminal", "Usage", TRACE_USAGE);
+      return trace(config, { namespace: values.namespace, name, step: parseStep(id), json: values.json });
     case "effects":
       return effects(config, name, id, values);
     case "memories":

@@ -6,10 +6,14 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { v7 as uuidv7 } from "uuid";
 import { startControllers } from "#controllers/start.ts";
-import type { EngineDeps } from "#engine/deps.ts";
+import type { EngineDeps, EngineSettings } from "#engine/deps.ts";
 import type { Credentials } from "#engine/ports.ts";
+import { readEndpoint } from "#engine/agent.ts";
+import { Classifier } from "#engine/classify.ts";
+import { ModelJudge } from "#engine/judge.ts";
 import { Redaction } from "#engine/redaction.ts";
 import { keepCheckingRefs } from "#engine/refs.ts";
+import { keepLookingAtWaits, lookAtWaits, tellOthers } from "#engine/waits.ts";
 import { Worker } from "#engine/worker.ts";
 import { KubeClient } from "#kube/client.ts";
 import { connect, type Connection } from "#kube/connection.ts";
@@ -94,6 +98,18 @@ function knownAtStart(config: Config, url: string): Redaction {
   return redaction;
 }
 
+/** Its key, if it needs one, is that of the install's endpoint: it has no namespace to look for a Secret in. */
+function decisionModel(named: unknown): Pick<EngineSettings, "decisionModel"> {
+  if (named === undefined || named === null) return {};
+  const decision = readEndpoint(named);
+  if (decision === undefined || decision.apiKeySecretRef !== undefined || !URL.canParse(decision.baseURL)) {
+    const text =
+      "PAWL_DEFAULTS: models.decision needs baseURL and model, and no apiKeySecretRef (the install's key goes to the install's endpoint only)";
+    throw new PawlError("terminal", "ConfigInvalid", text);
+  }
+  return { decisionModel: decision };
+}
+
 type Parts = {
   readonly config: Config;
   readonly db: Database;
@@ -101,19 +117,23 @@ type Parts = {
   readonly metrics: Metrics;
   readonly credentials: Credentials;
   readonly redaction: Redaction;
+  readonly model: OpenAiModels;
 };
 
-function workerDeps({ config, db, log, metrics, credentials, redaction }: Parts): EngineDeps {
+function workerDeps({ config, db, log, metrics, credentials, redaction, model }: Parts): EngineDeps {
   const dialer = createDialer({ clock: systemClock, allowance: allowance(config.outboundAllow) });
   const http = httpRequestTool({ clock: systemClock, dialer });
-  const primary = (config.defaults as { models?: { primary?: { baseURL?: string } } } | null)?.models?.primary;
+  const models = (config.defaults as { models?: { primary?: { baseURL?: string }; decision?: unknown } } | null)
+    ?.models;
+  const primary = models?.primary;
+  const decision = decisionModel(models?.decision);
   const installModel =
     config.defaultModelKey === undefined || primary?.baseURL === undefined
       ? {}
       : { installModel: { baseURL: primary.baseURL, apiKey: config.defaultModelKey } };
-  return {
+  const deps: EngineDeps = {
     db,
-    model: new OpenAiModels({ clock: systemClock }),
+    model,
     tools: toolRegistry([calculate, { ...http, timeLimitMs: config.httpTimeoutMs }]),
     servers: mcpServers({ clock: systemClock, dialer, credentials, callMs: config.mcpTimeoutMs }),
     credentials,
@@ -122,10 +142,12 @@ function workerDeps({ config, db, log, metrics, credentials, redaction }: Parts)
     random: Math.random,
     newId: uuidv7,
     retry: afterFailure,
-    settings: { owner: config.instance, ...config, ...installModel },
+    settings: { owner: config.instance, ...config, ...installModel, ...decision },
     log,
     meter: metrics.engine,
   };
+  const judge = new ModelJudge(new Classifier(deps));
+  return { ...deps, judge, sensitivity: (text, whose) => judge.sensitivity(text, whose) };
 }
 
 /** Until `look` succeeds or the signal fires: says once per reason what it waits for. Throws what waiting cannot mend. */
@@ -206,6 +228,7 @@ async function work(self: Process, db: Database, kube: KubeClient | null): Promi
         agentNamespaces: config.agentNamespaces,
         defaults: config.defaults as object,
         instance: config.instance,
+        maxRuns: config.maxRuns,
         // As a person would type it: Pawl's own namespace is not theirs.
         ...(kube.namespace === undefined
           ? {}
@@ -221,13 +244,18 @@ async function work(self: Process, db: Database, kube: KubeClient | null): Promi
   if (roles.includes("worker")) {
     // Nobody below sees the port as it is: what it finds is known to `redaction` before anybody else has it.
     const credentials = redaction.watching(kube === null ? withoutCluster : new KubeSecrets(kube));
-    const deps = workerDeps({ config, db, log, metrics, credentials, redaction });
+    const onWait = tellOthers({ db, clock: systemClock, log });
+    const model = new OpenAiModels({ clock: systemClock, onWait });
+    const deps = workerDeps({ config, db, log, metrics, credentials, redaction, model });
+    // Before the first claim: a worker that was started again has forgotten what it was told.
+    await lookAtWaits(deps, model).catch((error: Error) => log.warn({ error: error.message }, "no waits were read"));
     const worker = new Worker(deps);
     listenForDue(ledgerUrl(config), () => worker.wake(), stop.signal);
     worker.start();
     probes.push({ name: "worker", ready: () => worker.healthy });
     running.push(
       keepCheckingRefs(deps, stop.signal),
+      keepLookingAtWaits(deps, model, stop.signal),
       stopped(stop.signal).then(() => worker.stop()),
     );
   }

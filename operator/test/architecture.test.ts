@@ -26,7 +26,8 @@ const MAY: Record<string, readonly string[]> = {
     "uuid",
   ],
   observability: ["#rules", "#engine/deps.ts", "#controllers/config.ts", "pino", "prom-client"],
-  cli: ["#rules", "#ledger"],
+  // `pawl trace` builds requests again: by the engine's own builder, or it would prove nothing.
+  cli: ["#rules", "#ledger", "#engine/trace.ts"],
 };
 /** Packages that exactly one folder may know, so that it can be replaced there. */
 const ONE_HOME: Record<string, string> = {

@@ -103,6 +103,8 @@ affinity: {{- toYaml . | nindent 2 }}
   value: {{ include "pawl.agentNamespaces" . | quote }}
 - name: PAWL_DEFAULTS
   value: {{ include "pawl.defaults" . | quote }}
+- name: PAWL_MAX_RUNS
+  value: {{ .Values.limits.maxRuns | int | toString | quote }}
 {{- end -}}
 
 {{/* A Deployment of one role. {root, role, settings, environment} */}}

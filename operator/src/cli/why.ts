@@ -2,11 +2,10 @@
  * `pawl why RUN`: the story of a turn from rows, with the point of no return as a line across it. Above the line the turn
  * may be restarted freely; below it nothing is repeated silently. `pawl transcript` shows results in full.
  */
-import { findRunByName } from "#ledger/mirrors.ts";
 import type { Runner } from "#ledger/database.ts";
 import { readStory, type Story, type StoryCall, type StoryEffect, type StoryStep } from "#ledger/story.ts";
-import { PawlError } from "#rules/errors.ts";
 import { inline } from "./plain.ts";
+import { runIdOf, runUnknown } from "./run-id.ts";
 
 const GUTTER = " ".repeat(14);
 const WIDTH = 110;
@@ -15,7 +14,6 @@ const RESULT_LINES = 6;
 const LINE_LENGTH = 200;
 /** Named behind one answer. */
 const MAX_SOURCES = 10;
-const UUID = /^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$/i;
 
 const clock = (at: Date): string => at.toISOString().slice(11, 23);
 const timed = (at: Date, text: string): string => `${clock(at)}  ${text}`;
@@ -222,23 +220,10 @@ export function renderWhy(story: Story): string {
   return [...lines, ...(last.length === 0 ? [] : ["", ...last]), ""].join("\n");
 }
 
-async function idOf(db: Runner, namespace: string, name: string): Promise<string | null> {
-  if (UUID.test(name)) return name;
-  const found = await findRunByName(db, namespace, name);
-  if (found !== null && found.runId === null) {
-    const waits = `Run ${namespace}/${name} waits in its conversation's mailbox (${found.state}); it has no turn yet`;
-    throw new PawlError("terminal", "NoTurnYet", waits);
-  }
-  return found?.runId ?? null;
-}
-
 /** `name`: of a Run object in `namespace`, or the id of a turn. */
 export async function whyOf(db: Runner, namespace: string, name: string): Promise<string> {
-  const id = await idOf(db, namespace, name);
-  const story = id === null ? null : await readStory(db, id);
-  if (story === null) {
-    const what = UUID.test(name) ? `no turn ${name}` : `no Run ${namespace}/${name}; -n names another namespace`;
-    throw new PawlError("terminal", "RunUnknown", `the ledger knows ${what}`);
-  }
+  const id = await runIdOf(db, namespace, name);
+  const story = await readStory(db, id);
+  if (story === null) throw runUnknown(namespace, name);
   return renderWhy(story);
 }

@@ -9,12 +9,15 @@ export type ControllerConfig = {
   readonly agentNamespaces: readonly string[] | "*";
   /** What an Agent means where it says nothing. */
   readonly defaults: {
-    readonly models?: { readonly primary?: AgentModel; readonly fast?: AgentModel };
+    /** `decision` answers typed questions for every Agent; it is the install's alone and never part of an Agent. */
+    readonly models?: { readonly primary?: AgentModel; readonly fast?: AgentModel; readonly decision?: AgentModel };
     readonly interrupt?: Interrupt;
     readonly budgets?: Budgets;
   };
   /** What no Agent may ask to exceed. */
   readonly ceilings?: Budgets;
+  /** Runs of the whole install at work at once; 0 or absent = what the workers take. */
+  readonly maxRuns?: number;
   /** This process, as Events and the leader row name it: the pod's name. */
   readonly instance: string;
   /** How a person reads a whole answer; the Run's name is appended. */

@@ -73,7 +73,7 @@ const approvals = z.object({
 });
 const spec = z.object({
   instructions: z.string().default(""),
-  models: z.object({ primary: endpoint.optional() }).default({}),
+  models: z.object({ primary: endpoint.optional(), fast: endpoint.optional() }).default({}),
   tools: z
     .object({
       builtin: z.array(z.string()).default([]),
@@ -110,6 +110,8 @@ export type Approvals = {
 export type AgentSpec = {
   readonly instructions: string;
   readonly primary: ModelEndpoint | null;
+  /** For typed questions; the install may name one for all. */
+  readonly fast: ModelEndpoint | null;
   readonly contextTokens: number;
   readonly tools: readonly string[];
   readonly effects: readonly EffectDeclaration[];
@@ -154,6 +156,7 @@ export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
   return {
     instructions,
     primary: primary === undefined ? null : toEndpoint(primary),
+    fast: models.fast === undefined ? null : toEndpoint(models.fast),
     contextTokens: primary?.contextTokens ?? DEFAULT_CONTEXT_TOKENS,
     tools: tools.builtin,
     effects: tools.effects.map(toDeclaration),
@@ -212,6 +215,12 @@ function toApprovals(given: z.infer<typeof approvals>): Approvals {
     requesterMayApprove: given.requesterMayApprove ?? false,
     expiresMs: Math.min(Math.max(asked ?? APPROVAL_EXPIRES_MS, 1), MAX_APPROVAL_EXPIRES_MS),
   };
+}
+
+/** An endpoint as the install names it; undefined when it is none. */
+export function readEndpoint(value: unknown): ModelEndpoint | undefined {
+  const parsed = endpoint.safeParse(value);
+  return parsed.success ? toEndpoint(parsed.data) : undefined;
 }
 
 function toEndpoint(primary: z.infer<typeof endpoint>): ModelEndpoint {

@@ -23,7 +23,7 @@ export async function credentialFor(
     return {
       kind: "broken",
       reason: "ModelURLInvalid",
-      message: `models.primary.baseURL is no URL: ${endpoint.baseURL}`,
+      message: `the baseURL of model ${endpoint.model} is no URL: ${endpoint.baseURL}`,
     };
   }
   const answer = await deps.credentials.get(namespace, ref, new URL(endpoint.baseURL).host);

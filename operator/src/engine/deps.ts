@@ -1,7 +1,8 @@
 /** What a worker is made of. The composition root fills it; tests fill it with fakes of the ports only. */
 import type { Database } from "#ledger/database.ts";
 import type { afterFailure } from "#rules/retry.ts";
-import type { Clock, Credentials, ModelPort, Tool, ToolServers } from "./ports.ts";
+import type { Judge } from "./judge.ts";
+import type { Clock, Credentials, ModelEndpoint, ModelPort, Tool, ToolServers } from "./ports.ts";
 import type { Redaction } from "./redaction.ts";
 
 export interface Log {
@@ -27,15 +28,21 @@ export type EngineSettings = {
   readonly pollMs: number;
   readonly waitForPersonMs: number;
   readonly concurrency: number;
+  /** Runs of the whole install at work at once; 0 or absent = what the workers take. */
+  readonly maxRuns?: number;
   /** How long a closing call may take; absent = its constant. */
   readonly closingMs?: number;
   /** The key of the install's own default endpoint, used only towards exactly that endpoint. */
   readonly installModel?: { readonly baseURL: string; readonly apiKey: string };
+  /** Answers typed questions for every agent; absent: each agent's own fast model does. */
+  readonly decisionModel?: ModelEndpoint;
 };
 
 export type EngineDeps = {
   readonly db: Database;
   readonly model: ModelPort;
+  /** Typed questions; absent: every answer is unsure. */
+  readonly judge?: Judge;
   /** Tools by name, as the install offers them. */
   readonly tools: ReadonlyMap<string, Tool>;
   /** Servers elsewhere whose tools an Agent may name. */
@@ -53,5 +60,5 @@ export type EngineDeps = {
   readonly log: Log;
   readonly meter: Meter;
   /** May what people said here be told in other conversations of the agent? Unsure, or nobody to ask: no. */
-  readonly sensitivity?: (text: string) => Promise<"agent" | "conversation" | "unsure">;
+  readonly sensitivity?: Judge["sensitivity"];
 };

@@ -47,7 +47,9 @@ export async function closeWith(
     ...(ending === undefined ? {} : { ending }),
   };
   const facts =
-    spent === undefined ? { request: { closing: why }, ...UNASKED } : asked(turn, spent.request, spent.response);
+    spent === undefined
+      ? { request: { closing: why }, ...UNASKED }
+      : asked(turn, spent.request, spent.response, "exhausted");
   await record(deps, turn, { ...facts, stored, calls: [call] });
   if (!turn.replied) await sendReply(deps, turn, call);
 }

@@ -65,6 +65,8 @@ export type ModelRequest = {
   readonly apiKey: string | undefined;
   readonly messages: readonly ChatMessage[];
   readonly tools: readonly ToolSchema[];
+  /** The answer is one JSON object of this schema, where the endpoint can be held to one; it is checked all the same. */
+  readonly responseSchema?: { readonly name: string; readonly schema: Readonly<Record<string, unknown>> } | undefined;
 };
 
 /** One tool call of a response, in the order of its slots. Provider ids may be empty or repeated: never keys. */
@@ -98,6 +100,11 @@ export type ModelOutcome =
       readonly message: string;
       readonly retryAfterMs?: number;
     };
+
+/** Where others' waits are made known: `credential` is a hash, the longest wait wins. */
+export interface SharedWaits {
+  close(credential: string, waitMs: number): void;
+}
 
 export interface ModelPort {
   /** One attempt, no retries of its own. Never throws for what an endpoint does; resolves with a classified outcome. */
@@ -223,7 +230,7 @@ export interface Tool {
   readonly name: string;
   readonly description: string;
   readonly parameters: Readonly<Record<string, unknown>>;
-  /** In-process and instantaneous, no I/O: may run before the response is committed and share its commit. */
+  /** In-process, or a read of the ledger's own rows, and no other I/O: may run before the response is committed and share its commit. */
   readonly quick: boolean;
   /** From the first byte to the closed connection. */
   readonly timeLimitMs: number;

@@ -3,15 +3,14 @@ import type { Runner } from "#ledger/database.ts";
 import type { CrossRequest } from "#ledger/effects.ts";
 import { type CallRow, commitResponse, commitResults, type Committed } from "#ledger/steps.ts";
 import { EFFECTS, type EffectKind } from "#rules/effects.ts";
-import { BUILDER_VERSION, type StoredResponse } from "#rules/transcript.ts";
+import type { StoredResponse } from "#rules/transcript.ts";
+import { rememberToolset, requestFacts, type Toolset, unknownToolset } from "./request-facts.ts";
 import { actionOf } from "./action.ts";
 import { type Cost, costOf, NO_COST } from "./budget.ts";
-import { canonicalHash } from "./canonical.ts";
 import type { EngineDeps } from "./deps.ts";
 import { cross, type Crossing, prepareCrossing } from "./dispatch.ts";
 import type { ModelRequest, ModelUsage } from "./ports.ts";
 import { basis, stepOf, whyBarred } from "./provenance.ts";
-import { requestHash } from "./request-hash.ts";
 import { planCalls, replyCall, type Response, storedCall, type Taken, takeIn } from "./response.ts";
 import { Left, type Turn } from "./turn.ts";
 import { UNDO } from "./undo-tool.ts";
@@ -40,20 +39,13 @@ export function asked(
   turn: Turn,
   request: ModelRequest,
   response: Taken,
-): Pick<Recorded, "request" | "usage" | "cost" | "modelCall"> {
-  const facts = {
-    hash: requestHash(request),
-    model: request.endpoint.model,
-    baseURL: request.endpoint.baseURL,
-    tools: canonicalHash(request.tools),
-    builder: BUILDER_VERSION,
-    compaction: turn.compaction,
-    resumed: turn.resuming,
-    finishReason: response.finishReason,
-  };
+  closing?: "exhausted",
+): Pick<Recorded, "request" | "toolset" | "usage" | "cost" | "modelCall"> {
+  const facts = requestFacts(turn, request, response.finishReason, closing);
   const answer = () => `${response.text ?? ""}${response.calls.map((call) => call.argumentsText).join("")}`;
   const { usage } = response;
-  return { request: facts, usage, cost: costOf(request, usage, answer), modelCall: true };
+  const toolset = { hash: facts.tools, tools: request.tools };
+  return { request: facts, toolset, usage, cost: costOf(request, usage, answer), modelCall: true };
 }
 
 /** The step of a closing call that said something; null: it did not. */
@@ -68,7 +60,7 @@ export function closingStep(
   if (text === "") return null;
   // No `closing`: these are the model's words, and may show no more than any answer of its.
   const stored: StoredResponse = { text, calls: [], truncated: response.truncated, ending };
-  return { ...asked(turn, request, response), stored, calls: [replyCall(text, deps.newId)] };
+  return { ...asked(turn, request, response, "exhausted"), stored, calls: [replyCall(text, deps.newId)] };
 }
 
 /** Of words of our own: no model was asked. */
@@ -76,6 +68,8 @@ export const UNASKED = { usage: null, cost: NO_COST, modelCall: false } as const
 
 export type Recorded = {
   readonly request: unknown;
+  /** What the request offered. */
+  readonly toolset?: Toolset;
   readonly stored: StoredResponse;
   readonly calls: CallRow[];
   readonly usage: ModelUsage | null;
@@ -92,6 +86,7 @@ export async function record(deps: EngineDeps, turn: Turn, step: Recorded): Prom
     nonce: deps.newId(),
     ordinal,
     request: step.request,
+    toolset: step.toolset === undefined ? null : unknownToolset(deps.db, step.toolset),
     response: step.stored,
     usage: step.usage,
     calls: step.calls,
@@ -112,6 +107,7 @@ export async function record(deps: EngineDeps, turn: Turn, step: Recorded): Prom
     });
   }
   turn.took(committed);
+  if (step.toolset !== undefined) rememberToolset(deps.db, step.toolset);
   turn.nextOrdinal = ordinal + 1;
   turn.attempts = 0;
   turn.steps.push({ ordinal, response: step.stored, resumed: step.modelCall && turn.resuming });

@@ -37,8 +37,11 @@ export async function judgeRefs(deps: Deps, agent: AgentToCheck): Promise<Found 
       message: `no such tool: ${unknown.join(", ")}; there are ${known.join(", ")}`,
     };
   }
-  const credential = await credentialFor(deps, agent.namespace, spec.primary);
-  if (credential.kind !== "ready") return { reason: credential.reason, message: credential.message };
+  for (const endpoint of [spec.primary, spec.fast]) {
+    if (endpoint === null) continue;
+    const credential = await credentialFor(deps, agent.namespace, endpoint);
+    if (credential.kind !== "ready") return { reason: credential.reason, message: credential.message };
+  }
   return judgeTools(deps, agent.namespace, spec);
 }
 

@@ -4,6 +4,7 @@ import type { AgentSpec } from "./agent.ts";
 import { BUILT_IN, builtIn } from "./builtin/memory.ts";
 import { declared } from "./declared.ts";
 import type { EngineDeps } from "./deps.ts";
+import { ownReads } from "./own-reads.ts";
 import { isStoreVerb } from "./own-store.ts";
 import type { Tool } from "./ports.ts";
 import { UNDO, undoTool } from "./undo-tool.ts";
@@ -31,7 +32,7 @@ export function builtinTools(deps: Offering, agent: AgentSpec): Tool[] {
 }
 
 export function toolsetOf(
-  deps: Pick<EngineDeps, "redaction">,
+  deps: Pick<EngineDeps, "redaction" | "db">,
   declaredTools: readonly Tool[],
   agent: AgentSpec,
   connector: string,
@@ -43,7 +44,15 @@ export function toolsetOf(
   // The undoing tool has to be one that the model may call: `undo` is no way around a rule.
   const undoing = allowed.flatMap(({ compensate }) => allowed.filter((tool) => tool.name === compensate?.tool));
   const undoable = undoing.length > 0 && isAllowed(agent.places, place, UNDO);
-  const offeredTools = undoable ? [...allowed, undoTool(undoing.map((tool) => tool.name))] : allowed;
+  const own = [
+    ...(undoable ? [undoTool(undoing.map((tool) => tool.name))] : []),
+    // Wherever there are tools, so that the list never changes in a run: they read what its own request leaves out.
+    ...(allowed.length === 0
+      ? []
+      : ownReads(deps.db, agent.contextTokens).map((tool) => deps.redaction.covering(tool))),
+  ];
+  // Last, so that nothing of the same name stands in their place.
+  const offeredTools = [...allowed, ...own];
   return { offered: byName(offeredTools), all: byName(tools) };
 }
 

@@ -4,7 +4,7 @@ import type { EarlierTurn, RecordedEffect, RunRecord } from "#ledger/reads.ts";
 import type { CallGate, CallResult, CallRow, Committed } from "#ledger/steps.ts";
 import type { CompactionLevel } from "#rules/compaction.ts";
 import type { Evidence } from "#rules/provenance.ts";
-import { type StoredResponse, transcript, type TranscriptMessage } from "#rules/transcript.ts";
+import { type StoredResponse, transcript, type TranscriptInput, type TranscriptMessage } from "#rules/transcript.ts";
 import type { AgentSpec } from "./agent.ts";
 import type { Crossing } from "./dispatch.ts";
 import type { HeldLease } from "./lease.ts";
@@ -19,6 +19,14 @@ export class Left extends Error {}
 const WITHIN: ReadonlySet<string> = new Set(["pure", "internal_durable", "reply"]);
 
 export type TurnCall = CallRow & { readonly ordinal: number; readonly gate: CallGate };
+
+/** The messages of a request: the one way from rows to them, for a turn that runs and for whoever rebuilds one. */
+export function requestMessages(
+  rows: Omit<TranscriptInput, "instructions" | "contextTokens"> & { readonly agent: AgentSpec },
+): TranscriptMessage[] {
+  const { agent, ...rest } = rows;
+  return transcript({ ...rest, instructions: agent.instructions, contextTokens: agent.contextTokens });
+}
 
 export class Turn {
   readonly run: RunRecord;
@@ -120,10 +128,9 @@ export class Turn {
   }
 
   messages(closing?: "exhausted"): TranscriptMessage[] {
-    return transcript({
+    return requestMessages({
       agentName: this.run.agentName,
-      instructions: this.agent.instructions,
-      contextTokens: this.agent.contextTokens,
+      agent: this.agent,
       compaction: this.compaction,
       toolsOffered: this.tools.size > 0 && closing === undefined,
       closing,

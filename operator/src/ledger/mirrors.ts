@@ -1,6 +1,10 @@
 /** What a Run object may show of the ledger: one row per applied key, references and counts, no transcript. */
+import { DEFAULT_MAX_RUNS } from "#rules/limits.ts";
 import type { Runner } from "./database.ts";
 import { statement, type Values } from "./statement.ts";
+
+/** Nobody counts on beyond this, neither here nor in front of a status. */
+export const MAX_AHEAD = 1_000;
 
 const MIRROR_COLUMNS = {
   namespace_uid: "text",
@@ -12,6 +16,10 @@ const MIRROR_COLUMNS = {
   event_state: "text",
   conversation_version: "int8",
   position: "int4?",
+  ahead: "int4?",
+  agent_held: "int4?",
+  agent_runs: "int4?",
+  install_held: "int4?",
   opening_event: "uuid?",
   answered_by: "text?",
   triggers: "int4",
@@ -58,6 +66,7 @@ const MIRROR_SELECT = `
     c.last_version as conversation_version,
     case when e.state = 'pending' then (select count(*)::int from message_events p
       where p.conversation_id = e.conversation_id and p.state = 'pending' and p.seq <= e.seq) end as position,
+    u.ahead, u.agent_held, u.agent_runs, u.install_held,
     o.event_id as opening_event, o.object_name as answered_by,
     coalesce(o.triggers, 0) as triggers, o.actors,
     r.id as run_id, r.request_id, r.status, r.shape, r.reason, r.message, r.version, r.lease_owner,
@@ -90,6 +99,14 @@ const MIRROR_SELECT = `
   left join lateral (
     select t.tool, s.committed_at from tool_calls t join run_steps s on s.run_id = t.run_id and s.ordinal = t.ordinal
     where t.run_id = r.id and t.outcome is null and t.class <> 'reply' order by t.ordinal, t.idx limit 1) q on r.live
+  left join lateral ( -- what a run that nobody works on yet waits for
+    select (select count(*)::int from (
+              select from runs b where b.agent_id = r.agent_id and b.live and b.due_at is not null and b.started_at is null
+                and b.due_at < r.due_at limit ${MAX_AHEAD}) b) as ahead,
+           (select count(*)::int from runs b where b.live and b.lease_owner is not null and b.agent_id = r.agent_id) as agent_held,
+           (select count(*)::int from runs b where b.live and b.lease_owner is not null) as install_held,
+           (select coalesce((g.spec #>> '{concurrency,maxRuns}')::int, ${DEFAULT_MAX_RUNS}) from agents a join agent_generations g
+              on g.agent_id = a.id and g.generation = a.generation where a.id = r.agent_id) as agent_runs) u on r.live and r.status = 'queued'
   left join lateral ( -- the first call that waits for a person
     select jsonb_build_object('request', a.id, 'hash', a.hash, 'since', a.requested_at, 'tool', a.tool, 'target', a.target) as request
     from approvals a join tool_calls t on t.id = a.call_id where a.run_id = r.id and a.state = 'open' and t.outcome is null

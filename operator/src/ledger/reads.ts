@@ -174,6 +174,7 @@ export type RecordedEffect = {
   readonly waitMs: number;
 };
 export type EarlierTurn = {
+  readonly runId: string;
   readonly messages: readonly { actor: string; text: string }[];
   readonly reply: string | null;
   readonly status: string;
@@ -287,15 +288,16 @@ export async function readRun(db: Runner, runId: string): Promise<RunRecord> {
   };
 }
 
-function turnsOf(
+/** Rows of one query, in its order. */
+export function turnsOf(
   rows: readonly { run_id: string; actor: string | null; body: string | null; reply: string | null; status: string }[],
 ): EarlierTurn[] {
   const turns = new Map<
     string,
-    { messages: { actor: string; text: string }[]; reply: string | null; status: string }
+    { runId: string; messages: { actor: string; text: string }[]; reply: string | null; status: string }
   >();
   for (const row of rows) {
-    const turn = turns.get(row.run_id) ?? { messages: [], reply: row.reply, status: row.status };
+    const turn = turns.get(row.run_id) ?? { runId: row.run_id, messages: [], reply: row.reply, status: row.status };
     if (row.body !== null && row.actor !== null) turn.messages.push({ actor: row.actor, text: row.body });
     turns.set(row.run_id, turn);
   }

@@ -13,6 +13,7 @@ const commitResponseStatement = statement({
     ordinal: "int4",
     seen_seq: "int8",
     request: "jsonb",
+    toolset: "jsonb?",
     response: "jsonb",
     usage: "jsonb?",
     replayability: "text",
@@ -40,6 +41,10 @@ const commitResponseStatement = statement({
       insert into run_steps (run_id, ordinal, lease_token, nonce, seen_seq, request, response, usage, cost_micros, replayability, committed_at)
       select id, :ordinal, :token, :nonce, :seen_seq, :request, :response, :usage, :cost, :replayability, pawl_now()
       from verdict where verdict = 'committed'),
+    toolset as (
+      insert into toolsets (hash, tools, at) select t.hash, t.tools, pawl_now()
+      from verdict v, jsonb_to_record(:toolset) as t (hash text, tools jsonb)
+      where v.verdict = 'committed' and t.hash is not null on conflict (hash) do nothing),
     calls as (
       insert into tool_calls (id, run_id, ordinal, idx, provider_id, tool, class, kind, args, args_hash, target, gate, outcome, result,
                               evidence, closed_at)
@@ -125,6 +130,8 @@ export type Step = {
   readonly ordinal: number;
   readonly seenSeq: number;
   readonly request: unknown;
+  /** The tools of the request, where the ledger may not have them yet. */
+  readonly toolset?: unknown;
   readonly response: unknown;
   readonly usage: { inputTokens: number; outputTokens: number; cachedInputTokens?: number } | null;
   /** Millionths of a US dollar; null when a price or the usage is not known. */
@@ -160,6 +167,7 @@ export async function commitResponse(db: Runner, step: Step): Promise<Committed>
       ordinal: step.ordinal,
       seen_seq: step.seenSeq,
       request: step.request,
+      toolset: step.toolset ?? null,
       response: step.response,
       usage: step.usage,
       replayability: effectful ? "effectful" : "pure",

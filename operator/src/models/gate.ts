@@ -1,6 +1,6 @@
 /**
  * The waits that endpoints imposed, shared by every run of this process that uses the same credential there: one
- * refusal speaks for all of them. In memory only; after a restart the first refusal teaches it again.
+ * refusal speaks for all of them. In memory; what other processes were told comes in from the ledger (`engine/waits.ts`).
  */
 import { createHash } from "node:crypto";
 

@@ -5,7 +5,7 @@
  */
 import OpenAI, { APIError } from "openai";
 import type { ChatCompletionCreateParamsStreaming } from "openai/resources/chat/completions";
-import type { Clock, ModelOutcome, ModelPort, ModelRequest } from "#engine/ports.ts";
+import type { Clock, ModelOutcome, ModelPort, ModelRequest, SharedWaits } from "#engine/ports.ts";
 import {
   classifyError,
   classifyNetwork,
@@ -31,23 +31,32 @@ export type OpenAiModelsOptions = {
   /** Epoch milliseconds, for a Retry-After date of an answer without Date header. */
   readonly now?: () => number;
   readonly limits?: Partial<CallLimits>;
+  /** Told of every wait that an endpoint imposes. Never throws. */
+  readonly onWait?: (credential: string, waitMs: number) => Promise<void>;
 };
 
-export class OpenAiModels implements ModelPort {
+export class OpenAiModels implements ModelPort, SharedWaits {
   readonly #clock: Clock;
   readonly #now: () => number;
   readonly #limits: CallLimits;
   readonly #gate = new RateGate();
+  readonly #onWait: OpenAiModelsOptions["onWait"];
 
   constructor(options: OpenAiModelsOptions) {
     this.#clock = options.clock;
     this.#now = options.now ?? Date.now;
+    this.#onWait = options.onWait;
     this.#limits = {
       firstByteMs: FIRST_BYTE_MS,
       betweenChunksMs: BETWEEN_CHUNKS_MS,
       totalMs: TOTAL_MS,
       ...options.limits,
     };
+  }
+
+  /** A wait that another process was told of. */
+  close(credential: string, waitMs: number): void {
+    this.#gate.close(credential, this.#clock.monotonic(), waitMs);
   }
 
   async complete(request: ModelRequest, signal: AbortSignal): Promise<ModelOutcome> {
@@ -73,7 +82,8 @@ export class OpenAiModels implements ModelPort {
     const outcome = await this.#attempt(request, key, target.host, { ...this.#limits, totalMs }, signal);
     if (outcome.kind !== "failed") return outcome;
     if (outcome.reason === "ModelRateLimited" && outcome.retryAfterMs !== undefined) {
-      this.#gate.close(credential, this.#clock.monotonic(), outcome.retryAfterMs);
+      this.close(credential, outcome.retryAfterMs);
+      await this.#onWait?.(credential, outcome.retryAfterMs);
     }
     return withoutKey(outcome, key);
   }
@@ -131,7 +141,7 @@ function clientFor(baseURL: string, key: string | undefined, totalMs: number): O
   });
 }
 
-function requestBody({ endpoint, messages, tools }: ModelRequest): ChatCompletionCreateParamsStreaming {
+function requestBody({ endpoint, messages, tools, responseSchema }: ModelRequest): ChatCompletionCreateParamsStreaming {
   // OpenAI's own models refuse `max_tokens` by now, while many others know nothing else.
   const openai = new URL(endpoint.baseURL).hostname.endsWith("openai.com");
   const limit = openai ? "max_completion_tokens" : "max_tokens";
@@ -141,6 +151,9 @@ function requestBody({ endpoint, messages, tools }: ModelRequest): ChatCompletio
     ...(tools.length === 0
       ? {}
       : { tools: tools.map((tool) => ({ type: "function" as const, function: { ...tool } })) }),
+    ...(responseSchema === undefined
+      ? {}
+      : { response_format: { type: "json_schema" as const, json_schema: { ...responseSchema, strict: true } } }),
     ...(endpoint.maxOutputTokens === undefined ? {} : { [limit]: endpoint.maxOutputTokens }),
     stream: true,
     stream_options: { include_usage: true },

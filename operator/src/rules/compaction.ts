@@ -6,6 +6,10 @@
 import { CHARS_PER_TOKEN } from "./limits.ts";
 import { head } from "./text.ts";
 
+/** The tools that read what a request leaves out: they are named in the notes about it. */
+export const READ_RESULT = "read_result";
+export const READ_EARLIER = "read_earlier";
+
 /** Results that are what the model is thinking about: never shortened unless a provider found the request too long. */
 export const NEWEST_KEPT = 4;
 /** Share of the context that older results may fill, beside a third for earlier turns. */
@@ -100,7 +104,7 @@ function shortened(call: Result, whole: string): string {
   const left = bytesOf(whole) - bytesOf(first) - bytesOf(last);
   const unknown = call.outcome === "unknown" ? " The outcome of this call is unknown." : "";
   return [
-    `[Shortened by Pawl to save room, not by the tool: the first and last lines of ${bytesOf(whole)} bytes. All of it is in the ledger: step ${call.ordinal}, call ${call.idx}.${unknown}]`,
+    `[Shortened by Pawl to save room, not by the tool: the first and last lines of ${bytesOf(whole)} bytes. The tool ${READ_RESULT} reads all of it: step ${call.ordinal}, call ${call.idx}.${unknown}]`,
     first,
     `[… ${left} bytes left out by Pawl …]`,
     last,

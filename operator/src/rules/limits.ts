@@ -40,6 +40,8 @@ export const DEFAULT_ITERATIONS = 50;
 export const DEFAULT_MODEL_CALLS = 60;
 export const DEFAULT_TOOL_CALLS = 200;
 export const DEFAULT_WALL_CLOCK_MS = 3_600_000;
+/** Runs of one agent at work at once, where neither Agent nor install says anything. */
+export const DEFAULT_MAX_RUNS = 10;
 /** How long the closing call may take once the rest is used up: a person waits for it. */
 export const CLOSING_MS = 30_000;
 /** The most that a closing message needs; what is left of a limit must pay for it. */

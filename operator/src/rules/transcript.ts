@@ -4,7 +4,7 @@
  * tool result. A run that is resumed builds the very same messages.
  */
 import { type Closing, LAST_WORDS } from "./closing.ts";
-import { compacted, type CompactionLevel, roomFor } from "./compaction.ts";
+import { compacted, type CompactionLevel, READ_EARLIER, roomFor } from "./compaction.ts";
 import { CHARS_PER_TOKEN, HISTORY_SHARE } from "./limits.ts";
 
 export type TranscriptMessage =
@@ -72,7 +72,7 @@ export type TranscriptInput = {
 };
 
 /** Bumped with every change of what this file builds from the same rows. */
-export const BUILDER_VERSION = 4;
+export const BUILDER_VERSION = 5;
 
 /** Nobody speaks for another: a line of a person's that reads like a label (or like Pawl's own words) is quoted. */
 const FORGED = /^(\s*)(\[user\b|\(From Pawl\b)/gim;
@@ -84,7 +84,9 @@ const labelled = (message: { actor: string; text: string }): TranscriptMessage =
 
 const blank = (text: string | null): boolean => text === null || text.trim() === "";
 
-export const callSlot = (ordinal: number, idx: number): string => `call_${ordinal}_${idx}`;
+/** Nine letters and digits: what the strictest provider takes, and no more. */
+export const callSlot = (ordinal: number, idx: number): string =>
+  `c${ordinal.toString(36).padStart(5, "0")}${idx.toString(36).padStart(3, "0")}`;
 
 /** A name that every provider takes; what it was is in the ledger. */
 export const callName = (name: string): string => {
@@ -134,9 +136,10 @@ function history(input: TranscriptInput): TranscriptMessage[] {
     used += size;
     kept.unshift(messages);
   }
-  // No number: turns beyond those that are read at all are not counted.
+  // How many are left out is not said: turns beyond those that are read at all are not counted.
+  const how = input.toolsOffered ? `; the tool ${READ_EARLIER} reads them, with before=${kept.length}` : "";
   const note: TranscriptMessage[] =
-    index >= 0 ? [{ role: "user", content: "(Earlier turns of this conversation are left out here.)" }] : [];
+    index >= 0 ? [{ role: "user", content: `(Earlier turns of this conversation are left out here${how}.)` }] : [];
   return [...note, ...kept.flat()];
 }
 
@@ -163,7 +166,9 @@ function stepMessages(
     ];
   }
   if (!toolsOffered) {
-    const told = calls.map((call) => `(${callName(call.tool)}: ${call.result ?? ""})`).join("\n");
+    const told = calls
+      .map((call) => `(${callName(call.tool)}: ${(call.result ?? "").replaceAll(FORGED, "$1> $2")})`)
+      .join("\n");
     return text === null
       ? [{ role: "user", content: told }]
       : [
@@ -238,10 +243,22 @@ function shown(input: TranscriptInput): TranscriptInput["calls"] {
   return [...replies, ...compacted(others, roomFor(input.contextTokens, input.compaction))];
 }
 
+/** Some providers refuse two messages of one role in a row: what people and Pawl say one after the other is one. */
+function merged(messages: readonly TranscriptMessage[]): TranscriptMessage[] {
+  const result: TranscriptMessage[] = [];
+  for (const message of messages) {
+    const last = result.at(-1);
+    if (message.role === "user" && last?.role === "user") {
+      result[result.length - 1] = { role: "user", content: `${last.content}\n\n${message.content}` };
+    } else result.push(message);
+  }
+  return result;
+}
+
 /** Throws when a call has no result: such a request must never leave. */
 export function transcript(rows: TranscriptInput): TranscriptMessage[] {
   const calls = Map.groupBy(shown(rows), ({ ordinal }) => ordinal);
-  return [
+  return merged([
     { role: "system", content: system(rows) },
     ...history(rows),
     ...rows.triggers.map(labelled),
@@ -251,5 +268,5 @@ export function transcript(rows: TranscriptInput): TranscriptMessage[] {
     ]),
     ...(rows.resuming ? [RESUME] : []),
     ...(rows.closing === undefined ? [] : [{ role: "user", content: LAST_WORDS } as const]),
-  ];
+  ]);
 }

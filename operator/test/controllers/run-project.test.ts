@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { isFinalPhase, RUN_REASONS, runStatus, type RunStatus } from "@pawl/crds";
 import { announcements } from "#controllers/run/announce.ts";
-import { project, type Shown } from "#controllers/run/project.ts";
+import { project, QUEUE_FAR_MS, QUEUE_NEAR_MS, type Shown } from "#controllers/run/project.ts";
 import type { Mirror } from "#ledger/mirrors.ts";
 import { aMirror, at, ended, pending, replied, shown, working } from "./support.ts";
 
@@ -261,6 +261,33 @@ describe("a Run's status", () => {
     assert.equal(cost({ steps: 2, cost_micros: 0 }), 0, "a model of one's own has a price of nothing");
     assert.equal(cost({ steps: 2, cost_micros: null }), undefined);
     assert.equal(cost({ steps: 0, cost_micros: 0 }), undefined);
+  });
+
+  describe("of a run that nobody works on yet", () => {
+    const waits = (changes: Partial<Mirror>, maxRuns = 0) =>
+      project(shown(aMirror({ ahead: 3, agent_held: 1, agent_runs: 2, install_held: 7, ...changes }), { maxRuns }));
+
+    it("says which ceiling holds it, and its place", () => {
+      const busy = waits({ agent_held: 2 }).status;
+      assert.deepEqual([busy.phase, busy.reason, busy.queuePosition], ["Queued", "AgentBusy", 3]);
+      assert.match(
+        busy.message ?? "",
+        /2 runs of this agent are at work, at most 2 may be \(spec\.concurrency\.maxRuns\)/,
+      );
+      const full = waits({}, 7).status;
+      assert.deepEqual([full.reason, full.queuePosition], ["InstallBusy", 3]);
+      assert.match(full.message ?? "", /at most 7 may be \(limits\.maxRuns/);
+    });
+
+    it("waits for a worker when no ceiling does, and has no place then", () => {
+      const { status } = waits({}, 8);
+      assert.deepEqual([status.reason, status.queuePosition], ["WaitingForWorker", undefined]);
+    });
+
+    it("is looked at again, the first ones sooner: nothing about it changes while its place does", () => {
+      assert.deepEqual([waits({}).recheckMs, waits({ ahead: 500 }).recheckMs], [QUEUE_NEAR_MS, QUEUE_FAR_MS]);
+      assert.equal(project(shown(pending())).recheckMs, undefined);
+    });
   });
 
   it("counts on from a run's version when the message moves to the next run", () => {

@@ -66,6 +66,10 @@ export function aMirror(changes: Partial<Mirror> = {}): Mirror {
     event_state: "in_turn",
     conversation_version: 0,
     position: null,
+    ahead: null,
+    agent_held: null,
+    agent_runs: null,
+    install_held: null,
     opening_event: "event-1",
     answered_by: "one",
     triggers: 1,
@@ -153,6 +157,7 @@ export function shown(mirror: Mirror, changes: Partial<Shown> = {}): Shown {
     install: INSTALL,
     previews: true,
     transcript: "kubectl exec deploy/pawl-worker -- pawl transcript one -n demo",
+    maxRuns: 0,
     now: NOW,
     ...changes,
   };
@@ -185,6 +190,7 @@ export function facts(changes: Partial<RunFacts> & { object?: KubeObject } = {})
     mirror: null,
     agent: anAgent(),
     transcript: "kubectl exec deploy/pawl-worker -- pawl transcript one -n demo",
+    maxRuns: 0,
     now: NOW,
     ...changes,
   };

@@ -55,7 +55,8 @@ describe("the closing call", () => {
     );
     const [, closing] = ended.requests;
     assert.deepEqual(closing?.tools, []);
-    assert.deepEqual(closing?.messages.at(-1), { role: "user", content: LAST_WORDS });
+    assert.equal(closing?.messages.at(-1)?.role, "user");
+    assert.ok(closing?.messages.at(-1)?.content?.endsWith(`\n\n${LAST_WORDS}`));
     assert.ok(
       closing?.messages.every(({ role }) => role !== "tool"),
       "strict providers refuse tool messages without tools",

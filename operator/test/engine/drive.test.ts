@@ -235,7 +235,7 @@ describe("driving a turn", () => {
     assert.equal((await readRun(ledger.db, runId)).status, "succeeded");
     assert.deepEqual(
       requests[1]?.messages.slice(1).map((message) => message.content),
-      ["[user alice]\nplease", "first", ...more.map((message) => `[user alice]\n${message.text}`)],
+      ["[user alice]\nplease", "first", more.map((message) => `[user alice]\n${message.text}`).join("\n\n")],
     );
   });
 

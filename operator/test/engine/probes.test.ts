@@ -162,7 +162,7 @@ describe("a tool that may not be used in this place", () => {
     await drain(deps);
     assert.deepEqual(
       requests[0]?.tools.map(({ name }) => name),
-      ["find"],
+      ["find", "read_result", "read_earlier"],
     );
     assert.equal(write.sent.length, 0);
     assert.equal(requests[1]?.messages.at(-1)?.content, "Not run: write may not be used in this place.");

@@ -18,7 +18,7 @@ const DECLARED: Readonly<Record<string, string>> = {
   forget: "already ended fenced forgotten unknown_memory",
   forget_by_person: "already forgotten unknown_memory",
   hold_leadership: "held missing standby taken",
-  claim_run: "claimed none",
+  claim_run: "again claimed none",
   renew_lease: "ended lost renewed",
   release_lease: "already ended fenced released",
   ingest_event: "again duplicate folded new_run queued",

@@ -160,6 +160,7 @@ describe("the process", function () {
       "no ledger": [["run", "--roles=worker"], /PAWL_LEDGER_URL is not set: it names the PostgreSQL/],
       "an unknown command": [["dance"], /no such command: dance; see pawl --help/],
       "an unknown flag": [["run", "--fast"], /--fast/],
+      "a trace of nothing": [["trace"], /pawl trace RUN \[STEP\]/],
     };
     for (const [title, [args, words]] of Object.entries(commands)) {
       it(`by ${title} ends with one sentence and exit code 1`, async () => {

@@ -122,7 +122,7 @@ describe("the compaction of tool results", () => {
     const lines = said.split("\n");
     assert.equal(
       lines[0],
-      "[Shortened by Pawl to save room, not by the tool: the first and last lines of 5017 bytes. All of it is in the ledger: step 3, call 2.]",
+      "[Shortened by Pawl to save room, not by the tool: the first and last lines of 5017 bytes. The tool read_result reads all of it: step 3, call 2.]",
     );
     assert.deepEqual([lines[1], lines.at(-1)], ["HTTP 200", "the end"]);
     assert.match(said, /\n\[… 47\d\d bytes left out by Pawl …\]\n/);

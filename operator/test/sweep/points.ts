@@ -40,6 +40,7 @@ export const SWEPT = [
   "finish_turn",
   "agents_to_check",
   "record_refs",
+  "closed_gates",
 ] as const;
 
 /** Where else the others are swept or why they cannot matter: by prefix. */
@@ -63,6 +64,8 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   find_run_by_name: "command line, read only",
   list_effects: "command line, read only",
   resolve_effect: "a command of a person; ledger tests with a swallowed reply",
+  read_requests: "command line, read only",
+  read_history_through: "command line, read only",
   remember: "only when a model remembers; engine tests with a kill, a takeover and a swallowed reply, ledger tests",
   find_same_memory: "only when it is remembered already; engine and ledger tests",
   forget: "only when a model forgets; engine and ledger tests",
@@ -79,6 +82,11 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   open_leadership: "controller's leadership, a hint",
   hold_leadership: "controller's leadership, a hint",
   release_leadership: "controller's leadership, a hint",
+  close_gate: "only when an endpoint refuses for now; engine tests",
+  record_classification: "append only, said again after a lost reply; engine tests",
+  read_result: "a tool's read; engine tests",
+  read_built_on: "a tool's read; engine tests",
+  read_before: "a tool's read; engine tests",
   read_effect: "only for a look at another effect and for an undo, read only; engine tests",
   read_toolset: "only for an Agent with MCP servers, read only; engine tests",
   pin_toolset: "only for an Agent with MCP servers; ledger tests with a swallowed reply, engine tests",
@@ -87,11 +95,12 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   read_approvals: "only when a call waits for a person, read only",
   effect_of_run: "controller, read only",
   decide_approval: "controller; ledger tests with swallowed replies, races with expiry, parking and stops",
+  queue_for_claim: "only when two claims meet; ledger tests",
   release_lease: "only when a run waits; engine tests and the variant with a failing model",
 };
 
 /** A timer's statements come any number of times: their first occurrence stands for them. */
-const TIMED = new Set(["claim_run", "next_due", "renew_lease", "agents_to_check", "record_refs"]);
+const TIMED = new Set(["claim_run", "next_due", "renew_lease", "agents_to_check", "record_refs", "closed_gates"]);
 
 export type Point = { readonly name: string; readonly occurrence: number };
 

@@ -43,7 +43,8 @@ function mergedBudgets(spec: AgentSpec, config: ControllerConfig): Budgets {
 /** `suspend` is not part of it: it is a switch, not a new generation. */
 export function mergedSpec(spec: AgentSpec, config: ControllerConfig): AgentSpec {
   const { suspend: _, ...own } = spec;
-  const models = { ...given(config.defaults.models), ...given(spec.models) };
+  const { decision: _decision, ...defaults } = config.defaults.models ?? {};
+  const models = { ...given(defaults), ...given(spec.models) };
   return {
     ...own,
     ...(Object.keys(models).length === 0 ? {} : { models }),

@@ -41,6 +41,8 @@ export type RunFacts = {
   readonly mirror: Mirror | null;
   readonly agent: AgentSeen | undefined;
   readonly transcript: string;
+  /** The install's ceiling of runs at work; 0 = none. */
+  readonly maxRuns: number;
   readonly now: Date;
 };
 
@@ -292,6 +294,7 @@ function known(facts: RunFacts, mirror: Mirror): RunDecision {
     previews: facts.agent?.previews ?? true,
     replayOf: own ? undefined : mirror.object_name,
     transcript: facts.transcript,
+    maxRuns: facts.maxRuns,
     now: facts.now,
   });
   if (behind(facts, status)) {

@@ -55,6 +55,7 @@ export async function observeRun(
     mirror: hasNul(key) ? null : await readMirror(context.db, namespaceUid, key),
     agent: await seeAgent(context, namespaceUid, `${namespace}/${raw.agentRef?.name ?? ""}`),
     transcript: `${command} ${object.metadata.name} -n ${namespace}`,
+    maxRuns: context.config.maxRuns ?? 0,
     now: context.now(),
   };
 }

@@ -25,6 +25,10 @@ import {
 /** A tool that outlasts this shows as a phase of its own; shorter waits are Running. */
 export const AWAITING_TOOL_MS = 5_000;
 const MAX_COUNT = 1_000_000;
+/** Between two looks at the place of a run in its queue, for the first ones and for the others. */
+export const QUEUE_NEAR_MS = 5_000;
+export const QUEUE_FAR_MS = 60_000;
+const NEAR = 20;
 
 export type Shown = {
   readonly mirror: Mirror;
@@ -39,6 +43,8 @@ export type Shown = {
   readonly replayOf?: string | undefined;
   /** The command that reads the whole answer. */
   readonly transcript: string;
+  /** The install's ceiling of runs at work; 0 = none. */
+  readonly maxRuns: number;
   readonly now: Date;
 };
 
@@ -95,6 +101,29 @@ function seqOf({ mirror, before, install }: Shown): number {
   return mirror.event_state === "withdrawn" ? Math.max(shown, last) : shown;
 }
 
+/** Which ceiling a run that nobody works on yet waits under; null: none. */
+function ceilingOf({ mirror, maxRuns }: Shown): { reason: string; message: string } | null {
+  const { agent_held: held, agent_runs: allowed, install_held: all } = mirror;
+  if (held === null || allowed === null || all === null) return null;
+  if (held >= allowed) {
+    const message = `${held} runs of this agent are at work, at most ${allowed} may be (spec.concurrency.maxRuns); it begins when one ends or waits`;
+    return { reason: "AgentBusy", message };
+  }
+  if (maxRuns > 0 && all >= maxRuns) {
+    const message = `${all} runs are at work in this install, at most ${maxRuns} may be (limits.maxRuns in the chart's values); it begins when one ends or waits`;
+    return { reason: "InstallBusy", message };
+  }
+  return null;
+}
+
+/** Those before it in its mailbox, or in its agent's queue while a ceiling holds it there. */
+function positionOf(shown: Shown): number | undefined {
+  const { mirror } = shown;
+  if (endOf(mirror) !== null) return undefined;
+  if (mirror.position !== null) return count(mirror.position);
+  return phaseOf(mirror) === "Queued" && ceilingOf(shown) !== null ? count(mirror.ahead) : undefined;
+}
+
 /** Why and what now, in one word and one sentence. */
 function wording(shown: Shown, phase: RunPhase): { reason: string; message: string } {
   const { mirror, transcript } = shown;
@@ -124,7 +153,7 @@ function wording(shown: Shown, phase: RunPhase): { reason: string; message: stri
       if (mirror.position !== null) {
         return { reason: "TurnAtWork", message: "waits until the turn at work in its conversation has ended" };
       }
-      return { reason: mirror.reason ?? "WaitingForWorker", message: said ?? "waits for a worker" };
+      return ceilingOf(shown) ?? { reason: mirror.reason ?? "WaitingForWorker", message: said ?? "waits for a worker" };
     case "AwaitingInput":
       return { reason: mirror.reason ?? "Question", message: said ?? "waits for an answer" };
     case "Running":
@@ -303,6 +332,12 @@ function ofTheRun(shown: Shown): RunStatus {
 /** Without the fields that are undefined: as the API server stores and returns it. */
 export const plain = (status: RunStatus): RunStatus => JSON.parse(JSON.stringify(status)) as RunStatus;
 
+/** Nothing about a run that waits changes while its place does: it is looked at, the sooner the nearer it is. */
+function queueLookMs(mirror: Mirror, phase: RunPhase): number | undefined {
+  if (phase !== "Queued" || mirror.ahead === null) return undefined;
+  return mirror.ahead < NEAR ? QUEUE_NEAR_MS : QUEUE_FAR_MS;
+}
+
 export function project(shown: Shown): Projection {
   const { mirror, generation, install, before, now } = shown;
   const phase = phaseOf(mirror);
@@ -319,11 +354,12 @@ export function project(shown: Shown): Projection {
     replayOf: word(shown.replayOf, MAX_NAME_BYTES),
     activity: activityOf(mirror, phase),
     waiting: waitingOf(mirror, phase),
-    queuePosition: mirror.position === null || endOf(mirror) !== null ? undefined : count(mirror.position),
+    queuePosition: positionOf(shown),
     queuedAt: instant(mirror.queued_at),
     conditions: withConditions(before, conditionsOf(shown, phase, words), generation, now),
   };
   const open = openFor(mirror);
-  const recheckMs = phase === "Running" && open !== null ? Math.max(AWAITING_TOOL_MS - open, 0) : undefined;
+  const recheckMs =
+    phase === "Running" && open !== null ? Math.max(AWAITING_TOOL_MS - open, 0) : queueLookMs(mirror, phase);
   return { status: fit(plain(status)), ...(recheckMs === undefined ? {} : { recheckMs }) };
 }

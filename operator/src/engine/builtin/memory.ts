@@ -47,7 +47,7 @@ const verb = {
 /** A memory of its own, besides what it was built on: for its conversation, unless somebody says otherwise. */
 async function audienceOf(
   deps: Deps,
-  agent: Pick<AgentSpec, "memoryAudience">,
+  agent: Pick<AgentSpec, "memoryAudience" | "fast">,
   said: string,
   evidence: readonly Evidence[],
   run: CallRun,
@@ -57,7 +57,7 @@ async function audienceOf(
   // What it was built on limits it already: nobody needs to be asked.
   if (deps.sensitivity === undefined || visibility([wide, ...evidence]) !== visibility([wide])) return "conversation";
   try {
-    return (await deps.sensitivity(said)) === "agent" ? "agent" : "conversation";
+    return (await deps.sensitivity(said, { ...run, fast: agent.fast })) === "agent" ? "agent" : "conversation";
   } catch (error) {
     deps.log.warn({ run: run.runId, error: (error as Error).message }, "a memory's sensitivity could not be told");
     return "conversation";
@@ -72,7 +72,7 @@ function whoSees(seenBy: string, evidence: readonly Evidence[]): string {
   return `It can be recalled in this conversation only${because}.`;
 }
 
-export function rememberTool(deps: Deps, agent: Pick<AgentSpec, "memoryAudience">): StoreVerb {
+export function rememberTool(deps: Deps, agent: Pick<AgentSpec, "memoryAudience" | "fast">): StoreVerb {
   return {
     ...verb,
     name: "remember",
@@ -194,7 +194,7 @@ export function recallTool(deps: Pick<Deps, "db">): Tool {
 /** In alphabetical order of their names, as they are listed to people. */
 export const BUILT_IN = ["forget", "recall", "remember"] as const;
 
-export function builtIn(deps: Deps, agent: Pick<AgentSpec, "memoryAudience">): ReadonlyMap<string, Tool> {
+export function builtIn(deps: Deps, agent: Pick<AgentSpec, "memoryAudience" | "fast">): ReadonlyMap<string, Tool> {
   const tools: Tool[] = [forgetTool(), recallTool(deps), rememberTool(deps, agent)];
   return new Map(tools.map((tool) => [tool.name, tool]));
 }

@@ -1,0 +1,23 @@
+/** Which turn a person means: the name of a Run object in a namespace, or the id of a turn. */
+import type { Runner } from "#ledger/database.ts";
+import { findRunByName } from "#ledger/mirrors.ts";
+import { PawlError } from "#rules/errors.ts";
+
+const UUID = /^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$/i;
+
+export function runUnknown(namespace: string, name: string): PawlError {
+  const what = UUID.test(name) ? `no turn ${name}` : `no Run ${namespace}/${name}; -n names another namespace`;
+  return new PawlError("terminal", "RunUnknown", `the ledger knows ${what}`);
+}
+
+/** An id is taken as it is: whether there is such a turn is seen when it is read. */
+export async function runIdOf(db: Runner, namespace: string, name: string): Promise<string> {
+  if (UUID.test(name)) return name;
+  const found = await findRunByName(db, namespace, name);
+  if (found === null) throw runUnknown(namespace, name);
+  if (found.runId === null) {
+    const waits = `Run ${namespace}/${name} waits in its conversation's mailbox (${found.state}); it has no turn yet`;
+    throw new PawlError("terminal", "NoTurnYet", waits);
+  }
+  return found.runId;
+}
