@@ -51,7 +51,8 @@ async function judgeTools(deps: Deps, namespace: string, spec: AgentSpec): Promi
   const sessions = deps.servers.open(namespace);
   try {
     const found = await listAll(sessions, spec, offered(deps), new AbortController().signal);
-    if (found.kind === "waiting") return { reason: found.reason, message: found.message };
+    // What a server says of its own failure may hold what it was sent.
+    if (found.kind === "waiting") return { reason: found.reason, message: deps.redaction.text(found.message) };
     const effects = renamed(spec.effects, found.tools);
     const tools = [
       ...builtinTools(deps, { ...spec, effects }),
@@ -59,7 +60,10 @@ async function judgeTools(deps: Deps, namespace: string, spec: AgentSpec): Promi
     ];
     const problem = judgeDeclarations(tools, effects);
     if (problem !== null || found.leftOut.length === 0) return problem;
-    return { reason: null, message: `every reference was found; left out are ${found.leftOut.join("; ")}` };
+    return {
+      reason: null,
+      message: deps.redaction.text(`every reference was found; left out are ${found.leftOut.join("; ")}`),
+    };
   } finally {
     await sessions.close();
   }

@@ -10,10 +10,9 @@ import type { AgentSpec } from "./agent.ts";
 import { declared } from "./declared.ts";
 import type { EngineDeps } from "./deps.ts";
 import type { EffectDeclaration, ListedTool, Listing, ServerSessions, ServerSpec, Tool } from "./ports.ts";
-import { offered } from "./toolset.ts";
+import { offered, RESERVED } from "./toolset.ts";
 import { namesFor } from "./tool-names.ts";
 import { Left } from "./turn.ts";
-import { UNDO } from "./undo-tool.ts";
 
 const pinned = z.array(
   z.object({
@@ -57,7 +56,7 @@ export async function listAll(
   }
   const names = namesFor(
     listed.map(({ server, tool }) => ({ server, tool: tool.name })),
-    new Set([...own, UNDO]),
+    new Set([...own, ...RESERVED]),
   );
   const tools = [...names].flatMap(([name, of]) => {
     const found = listed.find(({ server, tool }) => server === of.server && tool.name === of.tool);

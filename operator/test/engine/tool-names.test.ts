@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
 import { MAX_NAME, namesFor } from "#engine/tool-names.ts";
+import { RESERVED } from "#engine/toolset.ts";
 
 const namesOf = (tools: [server: string, tool: string][], taken: string[] = []) => [
   ...namesFor(
@@ -32,6 +33,7 @@ describe("what the model calls the tools of servers", () => {
     assert.match(same[0] ?? "", /^a_b_c_[0-9a-f]{8}$/);
     assert.match(same[1] ?? "", /^a_b_c_[0-9a-f]{8}$/);
     assert.equal(same[2], "a_d");
+    assert.match(namesOf([["read", "result"]], [...RESERVED])[0] ?? "", /^read_result_[0-9a-f]{8}$/);
     assert.match(namesOf([["http", "request"]], ["http_request"])[0] ?? "", /^http_request_[0-9a-f]{8}$/);
   });
 
