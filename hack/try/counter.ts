@@ -8,23 +8,29 @@ export type Tally = { kills: number; asked: number; confirmed: number; unknown: 
 export const SIDES: Readonly<Record<Shop, string>> = {
   north: "Pawl, the shop honours keys",
   south: "plain loop, same kind of shop",
-  west: "Pawl, the shop honours none",
+  east: "Pawl, the shop can be looked at",
+  west: "Pawl, neither",
 };
 
 export class Counter {
-  readonly of: Readonly<Record<Shop, Tally>> = { north: zero(), south: zero(), west: zero() };
+  readonly of: Readonly<Record<Shop, Tally>> = {
+    north: zero(),
+    south: zero(),
+    east: zero(),
+    west: zero(),
+  };
 
   get kills(): number {
     return Object.values(this.of).reduce((sum, { kills }) => sum + kills, 0);
   }
 
-  /** One line; Pawl's two shops together. */
+  /** One line; Pawl's shops together. */
   line(): string {
-    const { north, south, west } = this.of;
-    const told = north.unknown + west.unknown;
-    const pawl = `Pawl: ${north.asked + west.asked} asked, ${north.confirmed + west.confirmed} done`;
+    const { south, ...pawls } = this.of;
+    const sum = (of: keyof Tally) => Object.values(pawls).reduce((total, tally) => total + tally[of], 0);
+    const [told, failed] = [sum("unknown"), sum("failed")];
+    const pawl = `Pawl: ${sum("asked")} asked, ${sum("confirmed")} done`;
     const open = told === 0 ? "" : `, ${told} not known`;
-    const failed = north.failed + west.failed;
     const not = failed === 0 ? "" : `, ${failed} not done`;
     return `kills ${this.kills} │ ${pawl}${open}${not} │ plain loop: ${south.asked} asked, ${south.confirmed} done`;
   }

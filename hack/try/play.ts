@@ -6,7 +6,7 @@ import { type Cast, gather } from "./cast.ts";
 import { comparison, contradictions, type Row } from "./counter.ts";
 import { manyKills } from "./kills.ts";
 import { Leftovers } from "./leftovers.ts";
-import { inFlight, plainLoop, question, withoutKeys } from "./scenes.ts";
+import { inFlight, looked, plainLoop, question, withoutKeys } from "./scenes.ts";
 import type { Shop } from "./shops.ts";
 import { type Event, type Say, Stage } from "./stage.ts";
 import { parseLog, recount } from "./witness.ts";
@@ -38,7 +38,7 @@ function count(cast: Cast): { rows: Row[]; log: readonly unknown[] } {
   const { stage, counter, witness } = cast;
   stage.title("The count");
   const log = parseLog(readFileSync(witness.logFile, "utf8"));
-  const shops: Shop[] = ["north", "south", "west"];
+  const shops: Shop[] = ["north", "south", "east", "west"];
   const rows = shops.map((shop) => ({ shop, tally: counter.of[shop], seen: recount(log, shop) }));
   stage.count(counter.line());
   stage.line("and recounted from the witness's log alone:");
@@ -65,6 +65,7 @@ export async function playTry(options: TryOptions): Promise<TryResult> {
     cast = await gather(stage, leftovers, kills);
     await question(cast);
     await inFlight(cast);
+    await looked(cast);
     await plainLoop(cast);
     await withoutKeys(cast);
     if (kills > 0) await manyKills(cast, kills, seed);

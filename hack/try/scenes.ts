@@ -112,20 +112,33 @@ async function killedOrder(cast: Cast, name: string, shop: Shop): Promise<Mirror
 }
 
 export async function inFlight(cast: Cast): Promise<void> {
-  const { stage, ledger } = cast;
+  const { stage } = cast;
   await stage.next("order tea, and kill the worker while the write is in flight");
   stage.title("A write in flight, and kill -9");
   await killedOrder(cast, "north-1", "north");
   stage.line(
     "two requests under one key, one write; the second request waited until the first could not arrive any more",
   );
+  await showWhy(cast, "north-1");
+}
+
+async function showWhy({ stage, ledger }: Cast, name: string): Promise<void> {
   await stage.next("see why");
-  stage.line(`pawl why north-1 -n ${NAMESPACE}`);
-  const why = ["why", "north-1", "-n", NAMESPACE];
+  stage.line(`pawl why ${name} -n ${NAMESPACE}`);
+  const why = ["why", name, "-n", NAMESPACE];
   const { stdout } = await run(process.execPath, ["--disable-warning=ExperimentalWarning", MAIN, ...why], {
     env: { PAWL_LEDGER_URL: ledger.url, PAWL_KUBERNETES: "none" },
   });
   stage.block(stdout.trimEnd());
+}
+
+export async function looked(cast: Cast): Promise<void> {
+  const { stage } = cast;
+  await stage.next("the same at a shop that honours no keys, but shows its orders");
+  stage.title("Pawl at a shop that honours no keys, but shows its orders");
+  await killedOrder(cast, "east-1", "east");
+  stage.line("sent once; when it could not arrive any more Pawl looked for its key among the orders, and found it");
+  await showWhy(cast, "east-1");
 }
 
 export async function plainLoop(cast: Cast): Promise<void> {
@@ -160,8 +173,8 @@ export async function plainLoop(cast: Cast): Promise<void> {
 
 export async function withoutKeys(cast: Cast): Promise<void> {
   const { stage } = cast;
-  await stage.next("Pawl again, at a shop that honours no keys");
-  stage.title("Pawl at a shop that honours no keys");
+  await stage.next("Pawl again, at a shop that honours no keys and that it cannot look at");
+  stage.title("Pawl at a shop that honours no keys, and that it cannot look at");
   const mirror = await killedOrder(cast, "west-1", "west");
   stage.line(`sent once, never again; the Run says: ${mirror.message ?? ""}`);
 }

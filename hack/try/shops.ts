@@ -1,10 +1,14 @@
-// The three shops of the witness, what is asked of them, and what the scripted model says.
+// The four shops of the witness, what is asked of them, and what the scripted model says.
 import type { ModelScript, ScriptBook } from "@pawl/fakes";
 
-/** North and south are the same kind of shop: it honours Idempotency-Key. West honours none. */
+/**
+ * North and south are the same kind of shop: it honours Idempotency-Key. East honours none, but writes it down and lets
+ * its orders be looked at. West honours none, and nobody told its clerk where to look.
+ */
 export const SHOPS = {
   north: "/keyed/north/orders",
   south: "/keyed/south/orders",
+  east: "/plain/east/orders",
   west: "/plain/west/orders",
 } as const;
 export type Shop = keyof typeof SHOPS;
@@ -29,9 +33,12 @@ function script(world: string, shop: Shop, order: string): ModelScript {
   };
 }
 
-/** Every order that may be asked: numbers 1 to `count` at north and south, one at west. */
+/** Every order that may be asked: numbers 1 to `count` at north and south, one at east and west. */
 export function scriptBook(world: string, count: number): ScriptBook {
-  const orders: [Shop, string][] = [["west", "west-1"]];
+  const orders: [Shop, string][] = [
+    ["east", "east-1"],
+    ["west", "west-1"],
+  ];
   for (let number = 1; number <= count; number += 1) {
     orders.push(["north", `north-${number}`], ["south", `south-${number}`]);
   }

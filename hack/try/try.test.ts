@@ -14,7 +14,7 @@ describe("the try, unattended", function () {
     result = await playTry({ unattended: true, say: (text: string) => said.push(text), kills: LEDGER_KILLS, seed: 11 });
   });
 
-  const seen = (shop: "north" | "south" | "west") => {
+  const seen = (shop: "north" | "south" | "east" | "west") => {
     const row = result.rows.find((one) => one.shop === shop);
     if (row === undefined) throw new Error(`no row of ${shop}`);
     return row;
@@ -48,13 +48,21 @@ describe("the try, unattended", function () {
     assert.ok(counted.doubled >= 1, `${counted.doubled} doubled`);
   });
 
+  it("sends once, looks for its key and finds it, where the shop honours none and shows its orders", () => {
+    const { tally, seen: counted } = seen("east");
+    assert.deepEqual([tally.confirmed, tally.unknown, counted.requests, counted.writes], [1, 0, 1, 1]);
+    const log = result.witness as { path: string; outcome: string }[];
+    const outcomes = log.filter(({ path }) => path === SHOPS.east).map(({ outcome }) => outcome);
+    assert.deepEqual(outcomes, ["write", "read"]);
+  });
+
   it("sends once and says that it does not know, where the shop honours no key", () => {
     const { tally, seen: counted } = seen("west");
     assert.deepEqual([tally.confirmed, tally.unknown, counted.requests, counted.writes], [0, 1, 1, 1]);
   });
 
   it("counts each kill", () => {
-    assert.equal(result.kills, 3 + 2 * LEDGER_KILLS);
+    assert.equal(result.kills, 4 + 2 * LEDGER_KILLS);
   });
 
   it("prints pawl why with the point of no return, above the second sending", () => {

@@ -5,6 +5,7 @@ import { type Shop, SHOPS } from "./shops.ts";
 export type Count = {
   /** Different orders that reached the shop. */
   readonly orders: number;
+  /** Without those that only looked. */
   readonly requests: number;
   /** Orders that the shop carried out, copies included. */
   readonly writes: number;
@@ -24,7 +25,7 @@ function orderOf(entry: Seen): string {
 }
 
 export function recount(log: readonly (LogEntry | Seen)[], shop: Shop): Count {
-  const entries = (log as readonly Seen[]).filter((entry) => entry.path === SHOPS[shop]);
+  const entries = (log as readonly Seen[]).filter(({ path, outcome }) => path === SHOPS[shop] && outcome !== "read");
   const writes = entries.filter((entry) => entry.outcome === "write");
   return {
     orders: new Set(entries.map(orderOf)).size,

@@ -99,7 +99,8 @@ function knownAtStart(config: Config, url: string): Redaction {
 }
 
 /** Its key, if it needs one, is that of the install's endpoint: it has no namespace to look for a Secret in. */
-function decisionModel(named: unknown): Pick<EngineSettings, "decisionModel"> {
+function decisionModel({ defaults }: Config): Pick<EngineSettings, "decisionModel"> {
+  const named = (defaults as { models?: { decision?: unknown } | null } | null)?.models?.decision;
   if (named === undefined || named === null) return {};
   const decision = readEndpoint(named);
   if (decision === undefined || decision.apiKeySecretRef !== undefined || !URL.canParse(decision.baseURL)) {
@@ -123,10 +124,7 @@ type Parts = {
 function workerDeps({ config, db, log, metrics, credentials, redaction, model }: Parts): EngineDeps {
   const dialer = createDialer({ clock: systemClock, allowance: allowance(config.outboundAllow) });
   const http = httpRequestTool({ clock: systemClock, dialer });
-  const models = (config.defaults as { models?: { primary?: { baseURL?: string }; decision?: unknown } } | null)
-    ?.models;
-  const primary = models?.primary;
-  const decision = decisionModel(models?.decision);
+  const primary = (config.defaults as { models?: { primary?: { baseURL?: string } } } | null)?.models?.primary;
   const installModel =
     config.defaultModelKey === undefined || primary?.baseURL === undefined
       ? {}
@@ -142,7 +140,7 @@ function workerDeps({ config, db, log, metrics, credentials, redaction, model }:
     random: Math.random,
     newId: uuidv7,
     retry: afterFailure,
-    settings: { owner: config.instance, ...config, ...installModel, ...decision },
+    settings: { owner: config.instance, ...config, ...installModel, ...decisionModel(config) },
     log,
     meter: metrics.engine,
   };
@@ -183,6 +181,7 @@ export async function serve(config: Config, roles: readonly Role[]): Promise<voi
     const text = "the controller needs a cluster: set PAWL_KUBERNETES to cluster or kubeconfig";
     throw new PawlError("terminal", "ClusterMissing", text);
   }
+  decisionModel(config);
   const redaction = knownAtStart(config, url);
   const log = createLog(config.logLevel, config.instance, (line) => redaction.text(line));
   const stop = new AbortController();

@@ -173,7 +173,7 @@ async function loop(deps: EngineDeps, turn: Turn, shutdown: AbortSignal): Promis
     if (timesBarred(turn) >= MAX_BARRED) {
       const message =
         "every answer was built on a source that may not be shown in this conversation; ask where it may be shown";
-      return finish(deps, turn, { status: "failed", reason: "SourceWithheld", message });
+      return fail(deps, turn, "SourceWithheld", message);
     }
     if (unusable(turn) >= MAX_UNUSABLE_RESPONSES) {
       const message = `the model gave ${MAX_UNUSABLE_RESPONSES} responses in a row that nothing could be done with; try another model or simplify the tools`;

@@ -4,9 +4,8 @@
  * the code.
  */
 import { BUILDER_VERSION } from "#rules/transcript.ts";
-import { canonicalHash } from "./canonical.ts";
 import type { ModelRequest, ToolSchema } from "./ports.ts";
-import { requestHash } from "./request-hash.ts";
+import { hashOf, requestHash } from "./request-hash.ts";
 import type { Turn } from "./turn.ts";
 
 /** The rows behind a request; the steps are all those before its own. */
@@ -45,7 +44,7 @@ export function requestFacts(
     model: request.endpoint.model,
     baseURL: request.endpoint.baseURL,
     maxOutputTokens: request.endpoint.maxOutputTokens ?? null,
-    tools: canonicalHash(request.tools),
+    tools: hashOf(request.tools),
     builder: BUILDER_VERSION,
     compaction: turn.compaction,
     resumed: turn.resuming,

@@ -10,15 +10,16 @@ import type { ModelRequest } from "./ports.ts";
 /** Messages are never changed; what goes with a run's last request is collected with it. */
 const known = new WeakMap<object, string>();
 
-function hashOf(message: object): string {
-  const found = known.get(message);
+/** Of a message, or of a list of tools: one that is the same object is read once. */
+export function hashOf(part: object): string {
+  const found = known.get(part);
   if (found !== undefined) return found;
-  const hash = canonicalHash(message);
-  known.set(message, hash);
+  const hash = canonicalHash(part);
+  known.set(part, hash);
   return hash;
 }
 
 export function requestHash({ messages, tools }: Pick<ModelRequest, "messages" | "tools">): string {
-  const parts = [...messages.map(hashOf), canonicalHash(tools)];
+  const parts = [...messages.map(hashOf), hashOf(tools)];
   return createHash("sha256").update(parts.join("\n")).digest("hex");
 }

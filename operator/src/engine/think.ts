@@ -6,7 +6,7 @@ import { credentialFor } from "./credential.ts";
 import type { EngineDeps } from "./deps.ts";
 import { fail } from "./ending.ts";
 import { giveBack } from "./giving-back.ts";
-import type { ModelEndpoint, ModelOutcome, ModelRequest } from "./ports.ts";
+import type { ModelEndpoint, ModelOutcome, ModelRequest, ToolSchema } from "./ports.ts";
 import { commit } from "./record.ts";
 import type { Turn } from "./turn.ts";
 
@@ -87,8 +87,19 @@ const requestOf = (turn: Turn, endpoint: ModelEndpoint, apiKey: string | undefin
   endpoint,
   apiKey,
   messages: turn.messages(),
-  tools: [...turn.tools.values()].map(({ name, description, parameters }) => ({ name, description, parameters })),
+  tools: schemasOf(turn.tools),
 });
+
+/** The same list for all requests of a turn, so that it is hashed once. */
+const schemas = new WeakMap<Turn["tools"], readonly ToolSchema[]>();
+
+function schemasOf(tools: Turn["tools"]): readonly ToolSchema[] {
+  const known = schemas.get(tools);
+  if (known !== undefined) return known;
+  const made = [...tools.values()].map(({ name, description, parameters }) => ({ name, description, parameters }));
+  schemas.set(tools, made);
+  return made;
+}
 
 async function failed(deps: EngineDeps, turn: Turn, outcome: Failed): Promise<void> {
   const attempt = turn.attempts + 1;

@@ -24,6 +24,7 @@ const PLAINLY: Readonly<Record<string, string>> = {
   ModelUnreachable: "the model that I use could not be reached, however often I tried",
   ModelUnavailable: "the model that I use could not be reached, however often I tried",
   ModelTimeout: "the model that I use did not answer in time, however often I tried",
+  SourceWithheld: "what I would have said came from something that may not be shown in this conversation",
   ContextOverflow: "it has become longer than the model that I use can read",
 };
 

@@ -178,6 +178,14 @@ describe("a merged spec", () => {
     assert.deepEqual([merged.budgets?.iterations, merged.budgets?.toolCalls, merged.budgets?.modelCalls], [7, 11, 60]);
   });
 
+  it("has the install's fast model where it names none, and never the install's decision model", () => {
+    const fast = { baseURL: "https://fast.test/v1", model: "fast" };
+    const models = { ...CONFIG.defaults.models, fast, decision: { baseURL: "https://d.test/v1", model: "d" } };
+    const merged = mergedSpec(spec, { ...CONFIG, defaults: { ...CONFIG.defaults, models } });
+    assert.deepEqual(merged.models?.fast, fast);
+    assert.ok(!JSON.stringify(merged).includes("d.test"));
+  });
+
   it("stays under the install's ceilings, whoever named more", () => {
     const merged = mergedSpec(spec, { ...CONFIG, ceilings: { iterations: 5, wallClock: "30m", inputTokens: 1 } });
     assert.deepEqual(

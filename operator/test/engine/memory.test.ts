@@ -1,12 +1,15 @@
 /** What an agent remembers: written with its result, once, under every crash; recalled only where it may be shown. */
 import assert from "node:assert/strict";
+import { v7 as uuidv7 } from "uuid";
 import { armFailpoint, disarmFailpoint } from "#src/failpoints.ts";
 import type { Database } from "#ledger/database.ts";
 import { checkInvariants } from "#ledger/invariants.ts";
 import { claimRun } from "#ledger/leases.ts";
 import { ingest } from "#ledger/mailbox.ts";
+import { type Approval, decideApproval, readApprovals } from "#ledger/approvals.ts";
 import { driveRun } from "#engine/drive.ts";
 import { CODE } from "#rules/limits.ts";
+import { applied, says as decision } from "../support/approvals.ts";
 import { WorkerProcess } from "../sweep/process.ts";
 import { asks, bench, drain, engineAgent, says } from "../support/engine.ts";
 import { alone, sql } from "../support/positions.ts";
@@ -193,6 +196,42 @@ describe("a memory", () => {
       [["inherited", "conversation"]],
     );
     assert.equal((await outcomeOf(ledger.db, runId)).row.status, "succeeded");
+  });
+
+  it("waits for a person where the Agent wants one asked, is looked up after that, and is written once", async () => {
+    const { id } = await engineAgent(ledger.db, VERBS, { tools: { requireApproval: ["remember"] } });
+    const name = `run-${uuidv7()}`;
+    const ingested = await ingest(ledger.db, aMessage(id, { text: "please", applied: applied(name) }));
+    assert.ok("runId" in ingested);
+    const { deps, requests } = bench(ledger.db, [
+      asks(["remember", { text: "approved" }], ["remember", { text: "not approved" }], ["recall", {}]),
+      says("noted"),
+    ]);
+    await drain(deps);
+    assert.equal((await memoriesOf(ledger.db, id)).length, 0);
+    for (const left of [2, 1]) {
+      const waiting: readonly Approval[] = (await readApprovals(ledger.db, ingested.runId)).filter(
+        ({ state }) => state === "open",
+      );
+      assert.equal(waiting.length, left);
+      const [next] = waiting;
+      assert.ok(next);
+      const text = (
+        await sql<{ text: string }>(ledger, "select args ->> 'text' as text from tool_calls where id = $1", [
+          next.callId,
+        ])
+      )[0]?.text;
+      await decideApproval(ledger.db, decision({ name }, next, { approve: text === "approved" }));
+      await drain(deps);
+    }
+    assert.deepEqual(
+      (await memoriesOf(ledger.db, id)).map(({ text }) => text),
+      ["approved"],
+    );
+    const told = toolResults(requests[1]);
+    assert.match(told[0] ?? "", /^Remembered as /);
+    assert.match(told[1] ?? "", /^Not run: /);
+    assert.match(told[2] ?? "", /: approved$/);
   });
 
   it("belongs to its conversation; elsewhere it is counted, and told to no other agent at all", async () => {

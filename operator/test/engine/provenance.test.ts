@@ -294,10 +294,14 @@ describe("provenance", () => {
         /^\(That answer was not sent: .* may not be shown in this conversation \(hr\.test\); answer without it/,
       );
       const { run, row, reply } = await outcomeOf(ledger.db, runId);
-      assert.deepEqual([row.status, row.reason, reply, run.replied], ["failed", "SourceWithheld", undefined, false]);
+      assert.deepEqual([row.status, row.reason], ["failed", "SourceWithheld"]);
+      assert.match(
+        reply ?? "",
+        /^I could not answer this: .* may not be shown in this conversation\. Nothing outside was changed/,
+      );
       assert.deepEqual(
         run.calls.map(({ outcome }) => outcome),
-        ["withheld", "withheld"],
+        ["withheld", "withheld", "real"],
       );
       assert.match(run.calls[0]?.result ?? "", /hr\.test/);
       await restore(earlier.runId);

@@ -61,7 +61,7 @@ describe("a secret in what comes in", () => {
   };
 
   it("is in no column and in no log line, in none of its forms", async () => {
-    const agent = await engineAgent(ledger.db, ["echo", "leak", "write", "throw"], {
+    const agent = await engineAgent(ledger.db, ["echo", "leak", "write", "throw", "remember"], {
       models: {
         primary: {
           baseURL: "http://model.test/v1",
@@ -96,7 +96,7 @@ describe("a secret in what comes in", () => {
         asks(["echo", `{"n":"${escaped}"}`], ["echo", `{"n":"${KEY}`]),
         asks(["leak", {}], ["write", { to: "a" }], ["leak", {}], ["write", { to: "b" }]),
         asks(["write", { to: KEY }], ["write", { to: "c" }]),
-        asks(["throw", { to: "d" }]),
+        asks(["throw", { to: "d" }], ["remember", { text: `The key is ${KEY}` }]),
         {
           kind: "response",
           text: null,
@@ -136,7 +136,7 @@ describe("a secret in what comes in", () => {
       ["a", "b", "c"],
     );
     const results = run.calls.map(({ result }) => result ?? "");
-    assert.equal(results.filter((result) => /arguments contain a credential/.test(result)).length, 4);
+    assert.equal(results.filter((result) => /arguments contain a credential/.test(result)).length, 5);
     assert.match(results.join("\n"), /\[redacted: Secret demo\/openai\]/);
     const reply = run.calls.find((call) => call.class === "reply");
     assert.match(

@@ -144,6 +144,10 @@ describe("the process", function () {
       "a number that is none": [{ PAWL_SEND_MS: "soon" }, /PAWL_SEND_MS /],
       "defaults that are no JSON": [{ PAWL_DEFAULTS: "{" }, /PAWL_DEFAULTS is not valid JSON/],
       "defaults that are no object": [{ PAWL_DEFAULTS: "null" }, /PAWL_DEFAULTS is no JSON object/],
+      "a decision model that is none": [
+        { PAWL_LEDGER_URL: url, PAWL_DEFAULTS: '{"models":{"decision":{"model":"m"}}}' },
+        /models\.decision needs baseURL and model/,
+      ],
       "an unknown role": [{}, /no such role: boss; there are controller, worker and all/, "boss"],
       "a controller without a cluster": [{ PAWL_LEDGER_URL: url }, /needs a cluster: set PAWL_KUBERNETES/, "all"],
     };

@@ -59,7 +59,8 @@ export function useReality(): Reality {
   };
 }
 
-export const TIMES = { sendMs: 200, httpMs: 250, settleSlackMs: 20 } as const;
+/** Short, because tests wait them out; long enough that a busy machine is no fault. Milliseconds. */
+export const TIMES = { sendMs: 1_000, httpMs: 1_000, settleSlackMs: 50 } as const;
 export const SETTLE_MS = TIMES.sendMs + TIMES.httpMs + TIMES.settleSlackMs;
 
 /** A bench whose model and tools are the real ones. */
