@@ -11,10 +11,10 @@ import { statement } from "./statement.ts";
 /** What `rules/provenance.ts` calls `mayShow`, for memory `m`. Evidence that is gone bars. */
 const shownIn = (agent: string, conversation: string): string => `(
       (m.audience = 'agent' or m.conversation_id = ${conversation})
-      and cardinality(m.evidence) = (
+      and (m.evidence = '{}' or cardinality(m.evidence) = (
         select count(*) from tool_source_evidence e where e.id = any (m.evidence)
           and (e.audience = 'public' or (e.audience = 'agent' and e.agent_id = ${agent})
-               or (e.audience = 'conversation' and e.conversation_id = ${conversation}))))`;
+               or (e.audience = 'conversation' and e.conversation_id = ${conversation})))))`;
 
 const LEASED = `case
         when last_nonce = :nonce then 'already'
