@@ -1,5 +1,6 @@
 /** A PostgreSQL of its own that can be stopped as by a power cut and started again on the same port and data. */
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { chmodSync, chownSync, globSync, mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
@@ -34,7 +35,7 @@ export class RestartablePostgres {
   private constructor(port: number, folder: string) {
     this.port = port;
     this.#folder = folder;
-    this.url = `postgres://postgres@127.0.0.1:${port}/postgres`;
+    this.url = this.#address("postgres");
   }
 
   static async start(): Promise<RestartablePostgres> {
@@ -55,6 +56,23 @@ export class RestartablePostgres {
     await postgres.up();
     await migrate({ url: postgres.url });
     return postgres;
+  }
+
+  /** A migrated database of its own; the one of `url` must have no connection open then. */
+  async create(): Promise<string> {
+    const name = `t_${randomUUID().replaceAll("-", "")}`;
+    const client = new Client({ connectionString: this.#address("template1") });
+    await client.connect();
+    try {
+      await client.query(`create database ${name} template postgres`);
+    } finally {
+      await client.end();
+    }
+    return this.#address(name);
+  }
+
+  #address(database: string): string {
+    return `postgres://postgres@127.0.0.1:${this.port}/${database}`;
   }
 
   /** SIGQUIT: no checkpoint, every connection cut. Recovery has to come from the write-ahead log. */

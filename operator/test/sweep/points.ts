@@ -5,14 +5,17 @@
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Postgres } from "../support/postgres.ts";
-import { type Case, startCase, type World } from "./scenario.ts";
 import { WorkerProcess } from "./process.ts";
+import { type Case, CASE_MS, ended, type Ledgers, startCase, startPeople, type World } from "./scenario.ts";
+import type { Scenario } from "./scenarios.ts";
+import { type EndState, endState } from "./state.ts";
 
-/** Outside calls of the scenario: before and after each, and inside the one that changes the world. */
+/** Outside calls of the scenarios: before and after each, and inside the one that changes the world. */
 export const PORTS = [
   "before:model",
   "after:model",
+  "before:probe",
+  "after:probe",
   "before:tool.http_request",
   "http_request:connected",
   "http_request:sent",
@@ -20,7 +23,7 @@ export const PORTS = [
   "after:tool.http_request",
 ] as const;
 
-/** Statements that a worker runs in this scenario, first run and recovery together. */
+/** Statements that a worker runs in the scenarios, first run and recovery together. */
 export const SWEPT = [
   "claim_run",
   "renew_lease",
@@ -40,6 +43,11 @@ export const SWEPT = [
   "finish_turn",
   "agents_to_check",
   "record_refs",
+  "read_occupants",
+  "park_for_approval",
+  "read_approvals",
+  "remember",
+  "recall",
   "closed_gates",
 ] as const;
 
@@ -66,10 +74,8 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   resolve_effect: "a command of a person; ledger tests with a swallowed reply",
   read_requests: "command line, read only",
   read_history_through: "command line, read only",
-  remember: "only when a model remembers; engine tests with a kill, a takeover and a swallowed reply, ledger tests",
   find_same_memory: "only when it is remembered already; engine and ledger tests",
   forget: "only when a model forgets; engine and ledger tests",
-  recall: "read only",
   forget_by_person: "a command of a person; ledger tests with a swallowed reply",
   list_memories: "command line, read only",
   read_story: "command line, read only",
@@ -90,9 +96,6 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   read_effect: "only for a look at another effect and for an undo, read only; engine tests",
   read_toolset: "only for an Agent with MCP servers, read only; engine tests",
   pin_toolset: "only for an Agent with MCP servers; ledger tests with a swallowed reply, engine tests",
-  read_occupants: "only after a refused crossing; engine tests",
-  park_for_approval: "only when a call waits for a person; ledger tests with swallowed replies and races",
-  read_approvals: "only when a call waits for a person, read only",
   effect_of_run: "controller, read only",
   decide_approval: "controller; ledger tests with swallowed replies, races with expiry, parking and stops",
   queue_for_claim: "only when two claims meet; ledger tests",
@@ -120,20 +123,29 @@ export function pointsOf(passed: readonly string[]): Point[] {
   return points;
 }
 
-/** Runs the scenario without a fault (or, with `first`, after a first worker was killed there) and tells what was passed. */
-export async function recordPoints(postgres: Postgres, fakes: World, first?: Point): Promise<Point[]> {
+export type Recorded = { readonly points: Point[]; readonly end: EndState };
+
+/** Runs a scenario without a fault (or, with `first`, after a first worker was killed there): what was passed, and how it ended. */
+export async function record(ledgers: Ledgers, fakes: World, scenario: Scenario, first?: Point): Promise<Recorded> {
   const folder = await mkdtemp(join(tmpdir(), "pawl-points-"));
   const log = join(folder, "passed");
-  await using item: Case = await startCase(postgres, fakes);
+  await using item: Case = await startCase(ledgers, fakes, scenario);
+  const signal = AbortSignal.timeout(CASE_MS);
+  const people = startPeople(item, fakes, signal);
   if (first !== undefined) {
     const victim = new WorkerProcess({ ledgerUrl: item.url, name: "a", failpoint: `${pointText(first)}:kill` });
     await victim.exited;
   }
   const worker = new WorkerProcess({ ledgerUrl: item.url, name: "b", failpointLog: log });
-  await worker.said((line) => line.msg === "a turn ended");
-  worker.kill("SIGKILL");
-  await worker.exited;
+  try {
+    await ended(item, people, signal);
+    // The commit that ended the last turn may not have come back yet.
+    await worker.saidTimes((line) => line.msg === "a turn ended", scenario.scripts.length);
+  } finally {
+    worker.kill("SIGKILL");
+    await worker.exited;
+  }
   const passed = (await readFile(log, "utf8")).split("\n").filter((name) => name !== "");
   await rm(folder, { recursive: true });
-  return pointsOf(passed);
+  return { points: pointsOf(passed), end: await endState(item, await fakes.world.log()) };
 }

@@ -1,15 +1,19 @@
 /** The real worker as a process: `pawl run --roles=worker` with short times, and a failpoint when one is armed. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { TIMES } from "./scenario.ts";
 
 const MAIN = join(import.meta.dirname, "../../src/main.ts");
+/** Hundreds of workers are started: what compiling them gives is kept between them. */
+const COMPILED = join(tmpdir(), "pawl-sweep-compiled");
 
 export type LogLine = { readonly msg: string; readonly at: number; readonly [key: string]: unknown };
 
 export class WorkerProcess {
+  readonly name: string;
   readonly child: ChildProcess;
   readonly lines: LogLine[] = [];
   readonly exited: Promise<{ code: number | null; signal: NodeJS.Signals | null; at: number }>;
@@ -17,10 +21,12 @@ export class WorkerProcess {
   #waiting: { wanted: (line: LogLine) => boolean; resolve: (line: LogLine) => void }[] = [];
 
   constructor(options: { ledgerUrl: string; name: string; failpoint?: string; failpointLog?: string }) {
+    this.name = options.name;
     this.child = spawn(process.execPath, [MAIN, "run", "--roles=worker"], {
       stdio: ["ignore", "pipe", "pipe"],
       env: {
         PATH: process.env["PATH"],
+        NODE_COMPILE_CACHE: COMPILED,
         PAWL_LEDGER_URL: options.ledgerUrl,
         PAWL_INSTANCE: options.name,
         PAWL_LISTEN: "127.0.0.1:0",
@@ -58,6 +64,12 @@ export class WorkerProcess {
       if (waiter.wanted(line)) waiter.resolve(line);
       else this.#waiting.push(waiter);
     }
+  }
+
+  /** Resolves when so many lines, past or future, were wanted. */
+  async saidTimes(wanted: (line: LogLine) => boolean, times: number): Promise<void> {
+    const seen = new Set<LogLine>();
+    while (seen.size < times) seen.add(await this.said((line) => wanted(line) && !seen.has(line)));
   }
 
   /** Resolves with the first line, past or future, that is wanted. */

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { sharedPostgres } from "../support/postgres.ts";
 import { WorkerProcess } from "./process.ts";
 import { SETTLE_MS, startCase, startWorld, TIMES, type World } from "./scenario.ts";
+import { scenarioOf } from "./scenarios.ts";
 
 /** What the contract allows beyond the lease, and beyond `settle_at`. */
 const GRACE_MS = 1_000;
@@ -19,7 +20,8 @@ describe("a run whose worker was killed", function () {
 
   it("is claimed again within lease + 1 s, and its effect in flight is settled within its settle_at + 1 s", async () => {
     let workers: WorkerProcess[] = [];
-    await using item = await startCase(await sharedPostgres(), fakes, async (ledgerUrl, path) => {
+    const ledgers = await sharedPostgres();
+    await using item = await startCase(ledgers, fakes, scenarioOf("write"), async (ledgerUrl, path) => {
       await fakes.world.control("PUT", "/control", { path, mode: "hold", times: 1 });
       workers = ["a", "b"].map((name) => new WorkerProcess({ ledgerUrl, name }));
       await Promise.all(workers.map((worker) => worker.said((line) => line.msg === "serving")));

@@ -1,53 +1,85 @@
-/** Every failpoint once, and a seeded sample of the other variants; `npm run crash-sweep` runs them all. */
+/** Every point of the first scenario once, and a seeded sample of the rest; `npm run crash-sweep` runs them all. */
 import assert from "node:assert/strict";
 import { sharedPostgres } from "../support/postgres.ts";
+import { RestartablePostgres } from "../support/restartable.ts";
+import { chance, sample } from "./chance.ts";
+import { PORTS, SWEPT } from "./points.ts";
 import { startWorld, type World } from "./scenario.ts";
+import { SCENARIOS } from "./scenarios.ts";
 import { caseName, type CaseSpec, listCases, type Outcome, runCases, summarise } from "./sweep.ts";
 
-/** Cases of the other variants that are tried here. */
-const SAMPLE = 15;
+/** Cases tried here beside the first scenario's kills: of each other scenario, and of the first one's other variants. */
+const OF_EACH = 4;
+const OF_THE_FIRST = 12;
+/** Each costs a crash and a start of PostgreSQL. */
+const RESTARTS = 2;
 const WIDTH = 3;
 
-/** mulberry32: the same sample for the same seed. */
-function chance(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let value = Math.imul(state ^ (state >>> 15), 1 | state);
-    value = (value + Math.imul(value ^ (value >>> 7), 61 | value)) ^ value;
-    return ((value ^ (value >>> 14)) >>> 0) / 4_294_967_296;
-  };
+/** The same cases all day, others tomorrow. */
+const SEED = Number.parseInt(new Date().toISOString().slice(0, 10).replaceAll("-", ""), 10);
+
+function drawn(all: readonly CaseSpec[]): CaseSpec[] {
+  const random = chance(SEED);
+  const always = (spec: CaseSpec) =>
+    spec.scenario === SCENARIOS[0] && spec.variant === "kill" && spec.point.occurrence === 1;
+  const rest = all.filter((spec) => !always(spec) && spec.variant !== "restart");
+  return [
+    ...all.filter(always),
+    ...SCENARIOS.flatMap((scenario, index) =>
+      sample(
+        rest.filter((spec) => spec.scenario === scenario),
+        index === 0 ? OF_THE_FIRST : OF_EACH,
+        random,
+      ),
+    ),
+    ...sample(
+      all.filter(({ variant }) => variant === "restart"),
+      RESTARTS,
+      random,
+    ),
+  ];
 }
 
 describe("the crash sweep", function () {
   this.timeout(900_000);
   let fakes: World;
+  let restartable: RestartablePostgres;
   let outcomes: Outcome[] = [];
-  let cases: CaseSpec[] = [];
+  let all: CaseSpec[] = [];
 
   before(async () => {
-    const postgres = await sharedPostgres();
-    fakes = await startWorld();
-    const all = await listCases(postgres, fakes);
-    const first = all.filter((spec) => spec.variant === "kill" && spec.point.occurrence === 1);
-    const seed = Number.parseInt(new Date().toISOString().slice(0, 10).replaceAll("-", ""), 10);
-    const random = chance(seed);
-    const rest = all.filter((spec) => !first.includes(spec)).map((spec) => ({ spec, at: random() }));
-    const sample = rest.sort((a, b) => a.at - b.at).slice(0, SAMPLE);
-    console.log(`      sample seed ${seed} of ${rest.length} further cases`);
-    cases = [...first, ...sample.map(({ spec }) => spec)];
-    outcomes = await runCases(postgres, fakes, cases, WIDTH);
+    const ledgers = await sharedPostgres();
+    [fakes, restartable] = await Promise.all([startWorld(), RestartablePostgres.start()]);
+    all = await listCases(ledgers, fakes, { seed: SEED });
+    const cases = drawn(all);
+    console.log(`      ${cases.length} of ${all.length} cases, seed ${SEED}`);
+    outcomes = await runCases({ ledgers, fakes, restartable }, cases, WIDTH);
   });
 
   after(async () => {
-    await fakes.stop();
+    await Promise.all([fakes.stop(), restartable.stop()]);
   });
 
   it("kills at no fewer than 25 points, before and after every statement and outside call of the run", () => {
-    assert.ok(summarise(outcomes).points >= 25, JSON.stringify(summarise(outcomes)));
+    const kills = outcomes.filter(({ spec }) => spec.scenario === SCENARIOS[0] && spec.variant === "kill");
+    assert.ok(summarise(kills).places >= 25, JSON.stringify(summarise(kills)));
   });
 
-  it("loses nothing, repeats nothing, breaks no invariant", () => {
+  it("passes every statement and outside call that is said to be swept, in one scenario or another", () => {
+    const passed = new Set(all.map(({ point }) => point.name));
+    const said = [...SWEPT.flatMap((name) => [`before:${name}`, `after:${name}`]), ...PORTS];
+    assert.deepEqual(
+      said.filter((name) => !passed.has(name)),
+      [],
+    );
+  });
+
+  it("meets every scenario", () => {
+    const met = outcomes.filter(({ reached }) => reached).map(({ spec }) => spec.scenario.name);
+    assert.deepEqual([...new Set(met)].sort(), SCENARIOS.map(({ name }) => name).sort());
+  });
+
+  it("loses nothing, repeats nothing, breaks no invariant, ends as a run without a fault does", () => {
     const bad = outcomes.filter((outcome) => outcome.violations.length > 0);
     for (const outcome of bad) console.log(`${caseName(outcome.spec)}\n${outcome.output}`);
     assert.deepEqual(

@@ -1,0 +1,79 @@
+/**
+ * How a case ended, as a value that two runs of the same scenario share: ids, addresses and the model's other words for
+ * the same thing are taken out, everything else is as the ledger and the world have it.
+ */
+import type { LogEntry } from "@pawl/fakes";
+import type { Case } from "./scenario.ts";
+
+export type EndState = {
+  readonly runs: readonly { status: string; reason: string | null }[];
+  /** Of all turns, in order. */
+  readonly calls: readonly { tool: string; outcome: string | null; result: string | null }[];
+  readonly replies: readonly string[];
+  readonly effects: readonly { target: string; state: string }[];
+  readonly messages: readonly string[];
+  readonly memories: readonly string[];
+  /** Writes that the world accepted, by path. */
+  readonly writes: Readonly<Record<string, number>>;
+};
+
+export type Write = LogEntry & { path?: string; outcome?: string; key?: string | null };
+
+const plain = (item: Case, text: string): string =>
+  text
+    .replaceAll(item.id, "CASE")
+    .replaceAll(/http:\/\/127\.0\.0\.1:\d+/g, "WORLD")
+    .replaceAll(/In other words \(\d+\): /g, "")
+    .replaceAll(/\\?"id\\?":\s*\d+/g, '"id":N')
+    .replaceAll(/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g, "UUID");
+
+export const writesOf = (item: Case, log: readonly Write[]): Write[] =>
+  log.filter((entry) => entry.path === item.notes || entry.path?.startsWith(`${item.notes}/`));
+
+export async function endState(item: Case, log: readonly Write[]): Promise<EndState> {
+  const rows = async <R extends object>(text: string): Promise<R[]> =>
+    (await item.db.pool.query<R>(text, [item.conversationId])).rows;
+  const runs = await rows<{ status: string; reason: string | null }>(
+    "select status, reason from runs where conversation_id = $1 order by queued_at, id",
+  );
+  const calls = await rows<{
+    tool: string;
+    class: string;
+    outcome: string | null;
+    result: string | null;
+    args: { text?: string };
+  }>(
+    `select c.tool, c.class, c.outcome, c.result, c.args from tool_calls c join runs r on r.id = c.run_id
+     where r.conversation_id = $1 order by r.queued_at, r.id, c.ordinal, c.idx`,
+  );
+  const effects = await rows<{ target: string; state: string }>(
+    `select e.target, e.state from commitment_effects e join runs r on r.id = e.run_id
+     where r.conversation_id = $1 and e.kind <> 'reply' order by e.dispatched_at, e.id`,
+  );
+  const messages = await rows<{ state: string }>(
+    "select state from message_events where conversation_id = $1 and kind = 'message' order by seq",
+  );
+  const memories = await rows<{ text: string }>(
+    "select text from memories where conversation_id = $1 and forgotten_at is null order by created_at, id",
+  );
+  const writes: Record<string, number> = {};
+  for (const { path = "", outcome } of writesOf(item, log)) {
+    if (outcome === "write") writes[plain(item, path)] = (writes[plain(item, path)] ?? 0) + 1;
+  }
+  return {
+    runs,
+    calls: calls.map(({ tool, outcome, result }) => ({
+      tool,
+      outcome,
+      // What was seen of a write of unknown outcome depends on who saw it.
+      result: result === null || outcome === "unknown" || item.scenario.varies ? null : plain(item, result),
+    })),
+    replies: calls
+      .filter((call) => call.class === "reply" && call.outcome === "real")
+      .map(({ args }) => plain(item, args.text ?? "")),
+    effects: effects.map(({ target, state }) => ({ target: plain(item, target), state })),
+    messages: messages.map(({ state }) => state),
+    memories: memories.map(({ text }) => plain(item, text)),
+    writes,
+  };
+}
