@@ -3,6 +3,7 @@
  * the order is fixed here; the last journey takes it away.
  */
 import { applyJourneys } from "./journeys/apply.ts";
+import { approvalJourneys } from "./journeys/approvals.ts";
 import { chartJourneys } from "./journeys/charts.ts";
 import { crashJourneys } from "./journeys/crash.ts";
 import { installJourneys } from "./journeys/install.ts";
@@ -40,6 +41,7 @@ describe("On a real cluster", function () {
   readingJourneys(installed);
   runJourneys(installed);
   secretJourneys(installed);
+  approvalJourneys(installed);
   crashJourneys(installed);
   upgradeJourneys(installed);
   uninstallJourneys(installed);

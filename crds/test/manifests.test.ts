@@ -1,6 +1,11 @@
 import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { AGENT, checkAgent, checkDecision, checkRun, notActedUpon } from "@pawl/crds";
+import { parseAllDocuments } from "yaml";
 import { CASES, OWN_CASES } from "./cases.ts";
+
+const CHECK = { Agent: checkAgent, Run: checkRun, Decision: checkDecision };
 
 const manifest = (kind: string, spec: unknown) => ({
   apiVersion: "pawl.dev/v1alpha1",
@@ -12,7 +17,7 @@ const manifest = (kind: string, spec: unknown) => ({
 describe("manifests, checked without a cluster", () => {
   for (const { name, kind, spec, before, refused } of [...CASES, ...OWN_CASES]) {
     it(`a${kind === "Agent" ? "n" : ""} ${kind} ${name}`, () => {
-      const check = { Agent: checkAgent, Run: checkRun, Decision: checkDecision }[kind];
+      const check = CHECK[kind];
       const checked = check(manifest(kind, spec), before === undefined ? undefined : manifest(kind, before));
       if (refused === undefined) {
         assert.deepEqual(checked.ok ? [] : checked.problems, []);
@@ -32,6 +37,28 @@ describe("manifests, checked without a cluster", () => {
   it("a list is no manifest", () => {
     assert.equal(checkAgent([]).ok, false);
   });
+});
+
+describe("the samples", () => {
+  const folder = join(import.meta.dirname, "..", "..", "samples");
+  for (const file of readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((name) =>
+    name.endsWith(".yaml"),
+  )) {
+    it(`in ${file} are valid, and say nothing that is not acted upon`, () => {
+      const text = readFileSync(join(folder, file), "utf8").replace("HASH\n", `"${"0".repeat(64)}"\n`);
+      const documents = parseAllDocuments(text, { version: "1.1" }).map(
+        (one) => one.toJS() as { kind: keyof typeof CHECK },
+      );
+      assert.ok(documents.length > 0);
+      for (const one of documents) {
+        const checked = CHECK[one.kind](one);
+        assert.deepEqual(checked.ok ? [] : checked.problems, []);
+        if (checked.ok && one.kind === "Agent") {
+          assert.deepEqual(notActedUpon(AGENT, checked.value), { refused: [], ignored: [] });
+        }
+      }
+    });
+  }
 });
 
 describe("fields that this version does not act upon", () => {

@@ -136,19 +136,14 @@ export class Pawl {
     return [pods, await of("controller"), await of("worker")].join("\n");
   }
 
-  async transcript(name: string, namespace = AGENTS): Promise<string> {
-    return await this.kubectl.run([
-      "exec",
-      "-n",
-      SYSTEM,
-      "deploy/pawl-worker",
-      "--",
-      "pawl",
-      "transcript",
-      name,
-      "-n",
-      namespace,
-    ]);
+  transcript(name: string, namespace = AGENTS): Promise<string> {
+    return this.pawl("transcript", name, namespace);
+  }
+
+  /** A command about a Run, in the worker's pod. */
+  async pawl(command: string, name: string, namespace = AGENTS): Promise<string> {
+    const words = ["pawl", command, name, "-n", namespace];
+    return await this.kubectl.run(["exec", "-n", SYSTEM, "deploy/pawl-worker", "--", ...words]);
   }
 }
 

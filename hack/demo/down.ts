@@ -54,8 +54,9 @@ async function removeKinds(kubectl: Kubectl, say: Log): Promise<void> {
     say("The kinds Agent and Run stay: there are objects of theirs in other namespaces.");
     return;
   }
-  say("removing the kinds Agent and Run, and their admission policies");
-  await kubectl.run(["delete", "crd", "agents.pawl.dev", "runs.pawl.dev", "--ignore-not-found"]);
+  say("removing the kinds Agent, Run and Decision, and their admission policies");
+  const kinds = ["agents.pawl.dev", "runs.pawl.dev", "decisions.pawl.dev"];
+  await kubectl.run(["delete", "crd", ...kinds, "--ignore-not-found"]);
   const label = ["-l", "app.kubernetes.io/part-of=pawl", "--ignore-not-found"];
   await kubectl.run(["delete", POLICIES.join(","), ...label]);
   // Not served by every version.

@@ -34,7 +34,7 @@ export async function installCrds(kubectl: Kubectl, namespace: string): Promise<
     "--timeout",
     WAIT,
   ]);
-  const kinds = ["crd/agents.pawl.dev", "crd/runs.pawl.dev"];
+  const kinds = ["crd/agents.pawl.dev", "crd/runs.pawl.dev", "crd/decisions.pawl.dev"];
   await kubectl.run(["wait", "--for=condition=Established", "--timeout=60s", ...kinds]);
 }
 

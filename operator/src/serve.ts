@@ -90,11 +90,11 @@ function decoded(text: string): string {
 
 /** Secrets of the process itself. */
 function knownAtStart(config: Config, url: string): Redaction {
-  const redaction = new Redaction();
   const { password } = new URL(url);
-  for (const value of [password, decoded(password)]) redaction.learn({ what: "the ledger password", value });
-  redaction.learn({ what: "the model key of the install", value: config.defaultModelKey ?? "" });
-  return redaction;
+  return new Redaction([
+    ...[password, decoded(password)].map((value) => ({ what: "the ledger password", value })),
+    { what: "the model key of the install", value: config.defaultModelKey?.trim() ?? "" },
+  ]);
 }
 
 /** Its key, if it needs one, is that of the install's endpoint: it has no namespace to look for a Secret in. */

@@ -18,7 +18,7 @@ const UUID = /^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$/i;
 const USAGE = "pawl effects resolve ID --landed|--not-landed --by NAME [--reason TEXT]";
 
 const seconds = (at: Date): string => `${at.toISOString().slice(0, 19)}Z`;
-const HEAD = ["ID", "RUN", "KIND", "TARGET", "STATE", "ATTEMPTS", "SINCE", "RESOLVED BY"] as const;
+const HEAD = ["ID", "RUN", "KIND", "TARGET", "STATE", "ATTEMPTS", "SINCE", "APPROVED BY", "RESOLVED BY"] as const;
 
 const cells = (effect: ListedEffect): string[] =>
   [
@@ -29,6 +29,7 @@ const cells = (effect: ListedEffect): string[] =>
     effect.state,
     String(effect.attempt),
     seconds(effect.since),
+    effect.approvedBy ?? "-",
     effect.resolvedBy ?? "-",
   ].map(inline);
 

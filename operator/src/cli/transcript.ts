@@ -1,4 +1,5 @@
 /** `pawl transcript NAME`: the whole of a turn as text for a person, from rows. */
+import { type Approval, readApprovals } from "#ledger/approvals.ts";
 import { findRunByName } from "#ledger/mirrors.ts";
 import type { Runner } from "#ledger/database.ts";
 import { type RecordedCall, readRun, type RunRecord } from "#ledger/reads.ts";
@@ -6,20 +7,29 @@ import { PawlError } from "#rules/errors.ts";
 import type { StoredResponse } from "#rules/transcript.ts";
 import { plain } from "./plain.ts";
 
-function callLines(call: RecordedCall, run: RunRecord): string[] {
+function approvalWords(approval: Approval | undefined): string {
+  if (approval === undefined) return "";
+  const at = approval.decidedAt === null ? "" : ` at ${approval.decidedAt.toISOString().slice(0, 19)}Z`;
+  if (approval.state === "open") return `  [waits for an approval: request ${approval.id}]`;
+  return approval.state === "expired"
+    ? `  [nobody approved it in time, request ${approval.id}]`
+    : `  [${approval.state} by ${approval.decidedBy ?? ""}${at}, request ${approval.id}]`;
+}
+
+function callLines(call: RecordedCall, run: RunRecord, approvals: readonly Approval[]): string[] {
   const effect = run.effects.find((row) => row.callId === call.id);
   const journal =
     effect === undefined
       ? ""
       : `  [effect ${effect.id} ${effect.state}${effect.attempt > 1 ? `, sent ${effect.attempt} times` : ""}]`;
   return [
-    `  > ${call.tool} ${JSON.stringify(call.args)}${journal}`,
+    `  > ${call.tool} ${JSON.stringify(call.args)}${journal}${approvalWords(approvals.find((row) => row.callId === call.id))}`,
     ...(call.result ?? "(no result yet)").split("\n").map((line) => `    ${line}`),
   ];
 }
 
 /** Pure: what a person reads. */
-export function renderTranscript(run: RunRecord): string {
+export function renderTranscript(run: RunRecord, approvals: readonly Approval[] = []): string {
   const lines = [`run ${run.id}  ${run.namespace}/${run.agentName}  ${run.status}`, ""];
   for (const trigger of run.triggers)
     lines.push(`${trigger.actor}:`, ...trigger.text.split("\n").map((line) => `  ${line}`), "");
@@ -29,7 +39,7 @@ export function renderTranscript(run: RunRecord): string {
     const text = (step.response as StoredResponse).text;
     if (answer === undefined) {
       lines.push(`step ${step.ordinal}${text === null || text === "" ? "" : `: ${text}`}`);
-      for (const call of calls) lines.push(...callLines(call, run));
+      for (const call of calls) lines.push(...callLines(call, run, approvals));
     } else {
       const sent = answer.outcome === "real" || run.replied;
       const reply = (answer.args as { text?: string }).text ?? text ?? "";
@@ -54,5 +64,5 @@ export async function transcriptOf(db: Runner, namespace: string, name: string):
   }
   if (found.runId === null)
     return `Run ${namespace}/${name} waits in its conversation's mailbox (${found.state}); it has no turn yet.\n`;
-  return renderTranscript(await readRun(db, found.runId));
+  return renderTranscript(await readRun(db, found.runId), await readApprovals(db, found.runId));
 }

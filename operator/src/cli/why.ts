@@ -91,6 +91,27 @@ function effectLines(effect: StoryEffect, first: Date | null, step: StoryStep): 
   return [...lines, ...outcomeLine(effect)];
 }
 
+const SAID = { approved: "approved it", rejected: "rejected it" } as const;
+
+/** Who was asked about a call, and what everybody said, with what became of it. */
+export function approvalLines(story: Story, call: StoryCall): string[] {
+  return story.approvals
+    .filter((approval) => approval.call === call.id)
+    .flatMap(({ id, state, requestedAt, expiresAt, decidedAt, decisions }) => {
+      const until = `until ${expiresAt.toISOString().slice(0, 16)}Z`;
+      const lines = [timed(requestedAt, `  a person must approve it: request ${id}, ${until}`)];
+      for (const { actor, asked, done, why, reason, at } of decisions) {
+        const said =
+          done === "approved" || done === "rejected"
+            ? SAID[done]
+            : `said ${asked}: ${done === "late" ? "too late" : `refused, ${why ?? ""}`}`;
+        lines.push(timed(at, `  ${actor} ${said}${reason === null ? "" : `: ${clipped(reason)}`}`));
+      }
+      if (state === "expired" && decidedAt !== null) lines.push(timed(decidedAt, "  nobody decided in time"));
+      return lines;
+    });
+}
+
 type Teller = { readonly story: Story; token: number; crossed: boolean };
 
 function crossing(teller: Teller, effect: StoryEffect, step: StoryStep): string[] {
@@ -121,8 +142,11 @@ function toolLines(teller: Teller, step: StoryStep, call: StoryCall): string[] {
   const effects = story.effects.filter((effect) => effect.call === call.id);
   const lines: string[] = [];
   const asked = under(clipped(`${call.tool} ${JSON.stringify(call.args)}`));
+  const approvals = approvalLines(story, call);
+  // It was asked for, and waited, before anything crossed.
+  if (approvals.length > 0) lines.push(...asked, ...approvals);
   if (effects[0] !== undefined) lines.push(...crossing(teller, effects[0], step));
-  lines.push(...asked);
+  if (approvals.length === 0) lines.push(...asked);
   for (const effect of effects) {
     lines.push(...effectLines(effect, crossedAt(story, effect), step));
     if (effect.token !== null && effect.token > teller.token) teller.token = effect.token;

@@ -10,8 +10,15 @@ import type { Credentials, Tool } from "./ports.ts";
 export const MAX_KNOWN_SECRETS = 256;
 
 export class Redaction {
+  readonly #own: readonly Secret[];
   readonly #known = new Map<string, string>();
-  #redact: Redact = redactor([]);
+  #redact: Redact;
+
+  /** `own`: of the process itself, never forgotten. */
+  constructor(own: readonly Secret[] = []) {
+    this.#own = own;
+    this.#redact = redactor(own);
+  }
 
   /** `what` names the value to people. A rotated one stays known: texts that quote it may still come. */
   learn(secret: Secret): void {
@@ -23,7 +30,7 @@ export class Redaction {
     if (!news) return;
     const oldest = this.#known.keys().next().value;
     if (this.#known.size > MAX_KNOWN_SECRETS && oldest !== undefined) this.#known.delete(oldest);
-    this.#redact = redactor([...this.#known].map(([known, what]) => ({ value: known, what })));
+    this.#redact = redactor([...this.#own, ...[...this.#known].map(([known, what]) => ({ value: known, what }))]);
   }
 
   text(text: string): string {

@@ -157,9 +157,10 @@ const readApprovalsStatement = statement({
     hash: "text",
     state: "text",
     decided_by: "text?",
+    decided_at: "timestamptz?",
     reason: "text?",
   },
-  text: `select id, call_id, hash, state, decided_by, reason from approvals where run_id = :run order by id`,
+  text: `select id, call_id, hash, state, decided_by, decided_at, reason from approvals where run_id = :run order by id`,
 });
 
 const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -270,6 +271,7 @@ export type Approval = {
   readonly hash: string;
   readonly state: "open" | "approved" | "rejected" | "expired";
   readonly decidedBy: string | null;
+  readonly decidedAt: Date | null;
   readonly reason: string | null;
 };
 
@@ -280,6 +282,7 @@ export async function readApprovals(db: Runner, runId: string): Promise<Approval
     hash: row.hash,
     state: row.state as Approval["state"],
     decidedBy: row.decided_by,
+    decidedAt: row.decided_at,
     reason: row.reason,
   }));
 }

@@ -16,12 +16,14 @@ const listEffectsStatement = statement({
     attempt: "int4",
     since: "timestamptz",
     resolved_by: "text?",
+    approved_by: "text?",
   },
   // A run is known by the Run object that opened it; those that wait longest come last, next to the prompt.
   text: `
     select e.id, o.name as object, a.namespace, a.name as agent, e.kind, e.target, e.state, e.attempt,
-           coalesce(e.settled_at, e.dispatched_at) as since, e.resolved_by
+           coalesce(e.settled_at, e.dispatched_at) as since, e.resolved_by, p.decided_by as approved_by
     from commitment_effects e join runs r on r.id = e.run_id join agents a on a.id = r.agent_id
+    left join approvals p on p.call_id = e.call_id and p.state = 'approved'
     left join lateral (
       select k.object_name as name from run_triggers t join message_events m on m.id = t.event_id
       join run_keys k on k.event_id = m.id where t.run_id = r.id order by m.seq limit 1) o on true
@@ -63,6 +65,8 @@ export type ListedEffect = {
   /** Of its outcome, or of its last sending while it has none. */
   readonly since: Date;
   readonly resolvedBy: string | null;
+  /** Who let its call run; null: nobody had to. */
+  readonly approvedBy: string | null;
 };
 
 /** Newest first, at most `most`. Without `every` only those that are in flight or whose outcome nobody knows. */
@@ -71,5 +75,9 @@ export async function listEffects(
   which: { readonly namespace: string; readonly every: boolean; readonly most: number },
 ): Promise<ListedEffect[]> {
   const rows = await db.rows(listEffectsStatement, which);
-  return rows.map(({ resolved_by, ...row }) => ({ ...row, resolvedBy: resolved_by }));
+  return rows.map(({ resolved_by, approved_by, ...row }) => ({
+    ...row,
+    resolvedBy: resolved_by,
+    approvedBy: approved_by,
+  }));
 }

@@ -28,6 +28,7 @@ const readStoryStatement = statement({
     calls: "jsonb",
     effects: "jsonb",
     interrupts: "jsonb",
+    approvals: "jsonb",
   },
   // Effects in the order of their calls, which is the order of their crossings; `dispatched_at` is of the last attempt.
   text: `
@@ -49,7 +50,12 @@ const readStoryStatement = statement({
          from commitment_effects f join tool_calls c on c.id = f.call_id where f.run_id = r.id) as effects,
       (select coalesce(jsonb_agg(jsonb_build_object('actor', coalesce(w.display, w.ext_id), 'text', e.body, 'relation', i.relation,
            'asked', i.asked, 'done', i.done, 'reason', i.reason, 'at', i.at) order by i.at, e.seq), '[]')
-         from interrupts i join message_events e on e.id = i.event_id join actors w on w.id = e.actor_id where i.run_id = r.id) as interrupts
+         from interrupts i join message_events e on e.id = i.event_id join actors w on w.id = e.actor_id where i.run_id = r.id) as interrupts,
+      (select coalesce(jsonb_agg(jsonb_build_object('id', p.id, 'call', p.call_id, 'state', p.state, 'requestedAt', p.requested_at,
+           'expiresAt', p.expires_at, 'decidedAt', p.decided_at, 'decisions',
+           (select coalesce(jsonb_agg(jsonb_build_object('actor', d.actor, 'asked', d.asked, 'done', d.done, 'why', d.why,
+                'reason', d.reason, 'at', d.at) order by d.at), '[]') from approval_decisions d where d.approval_id = p.id)) order by p.id), '[]')
+         from approvals p where p.run_id = r.id) as approvals
     from runs r join agents a on a.id = r.agent_id where r.id = :run`,
 });
 
@@ -110,6 +116,25 @@ export type StoryInterrupt = {
   readonly at: Date;
 };
 
+export type StoryDecision = {
+  readonly actor: string;
+  readonly asked: "approve" | "reject";
+  readonly done: "approved" | "rejected" | "late" | "refused";
+  readonly why: string | null;
+  readonly reason: string | null;
+  readonly at: Date;
+};
+/** A call that waited for a person, with everything that anybody said about it. */
+export type StoryApproval = {
+  readonly id: string;
+  readonly call: string;
+  readonly state: "open" | "approved" | "rejected" | "expired";
+  readonly requestedAt: Date;
+  readonly expiresAt: Date;
+  readonly decidedAt: Date | null;
+  readonly decisions: readonly StoryDecision[];
+};
+
 export type Story = {
   readonly id: string;
   readonly namespace: string;
@@ -134,9 +159,10 @@ export type Story = {
   readonly calls: readonly StoryCall[];
   readonly effects: readonly StoryEffect[];
   readonly interrupts: readonly StoryInterrupt[];
+  readonly approvals: readonly StoryApproval[];
 };
 
-const TIMES = new Set(["at", "dispatchedAt", "settleAt", "settledAt"]);
+const TIMES = new Set(["at", "requestedAt", "expiresAt", "decidedAt", "dispatchedAt", "settleAt", "settledAt"]);
 
 /** Rows that came as JSON: their times are text there. */
 function dated<T>(rows: unknown): T[] {
@@ -177,5 +203,9 @@ export async function readStory(db: Runner, runId: string): Promise<Story | null
     calls: dated<StoryCall>(row.calls),
     effects: dated<StoryEffect>(row.effects),
     interrupts: dated<StoryInterrupt>(row.interrupts),
+    approvals: dated<StoryApproval>(row.approvals).map((approval) => ({
+      ...approval,
+      decisions: dated<StoryDecision>(approval.decisions),
+    })),
   };
 }

@@ -14,6 +14,7 @@ const effect = (changes: Partial<ListedEffect> = {}): ListedEffect => ({
   attempt: 2,
   since: new Date(Date.UTC(2026, 0, 2, 9, 0, 1, 234)),
   resolvedBy: null,
+  approvedBy: null,
   ...changes,
 });
 const open = { namespace: "shop", every: false };
@@ -23,10 +24,10 @@ const word = parseResolution(ID, flags);
 describe("pawl effects", () => {
   it("is a table, with what to do about an unknown one below it", () => {
     const confirmed = effect({ object: null, kind: "reply", target: "reply", state: "confirmed", resolvedBy: "bob" });
-    assert.deepEqual(renderEffects([effect(), confirmed], open).split("\n"), [
-      "ID                                    RUN                   KIND         TARGET                       STATE      ATTEMPTS  SINCE                 RESOLVED BY",
-      `${ID}  order-1 (shop/clerk)  tool.effect  https://shop.example/orders  unknown    2         2026-01-02T09:00:01Z  -`,
-      `${ID}  - (shop/clerk)        reply        reply                        confirmed  2         2026-01-02T09:00:01Z  bob`,
+    assert.deepEqual(renderEffects([effect({ approvedBy: "carol" }), confirmed], open).split("\n"), [
+      "ID                                    RUN                   KIND         TARGET                       STATE      ATTEMPTS  SINCE                 APPROVED BY  RESOLVED BY",
+      `${ID}  order-1 (shop/clerk)  tool.effect  https://shop.example/orders  unknown    2         2026-01-02T09:00:01Z  carol        -`,
+      `${ID}  - (shop/clerk)        reply        reply                        confirmed  2         2026-01-02T09:00:01Z  -            bob`,
       "",
       "Look at the target, then: pawl effects resolve ID --landed|--not-landed --by NAME [--reason TEXT]",
     ]);

@@ -28,6 +28,7 @@ const story = (changes: Partial<Story>): Story => ({
   calls: [],
   effects: [],
   interrupts: [],
+  approvals: [],
   ...changes,
 });
 
@@ -131,6 +132,48 @@ const CASES: readonly { name: string; story: Story; text: string }[] = [
               running: worker-a holds lease 1 until 09:00:20.000
 
 No point of no return yet: nothing outside has been changed, all of this may be restarted freely.
+`,
+  },
+  {
+    name: "tells of a call that a person had to approve: who was asked, who tried, who did, before it crossed",
+    story: story({
+      committedAt: at(20),
+      steps: [step(1, { text: "I order." })],
+      calls: [write],
+      effects: [effect({ dispatchedAt: at(20), settledAt: at(21) })],
+      approvals: [
+        {
+          id: "request-1",
+          call: "call-1",
+          state: "approved",
+          requestedAt: at(11),
+          expiresAt: at(50),
+          decidedAt: at(19),
+          decisions: [
+            {
+              actor: "alice",
+              asked: "approve",
+              done: "refused",
+              why: "RequesterMayNotApprove",
+              reason: null,
+              at: at(12),
+            },
+            { actor: "bob", asked: "approve", done: "approved", why: null, reason: "agreed on the phone", at: at(19) },
+            { actor: "carol", asked: "reject", done: "late", why: null, reason: null, at: at(22) },
+          ],
+        },
+      ],
+    }),
+    text: `${opening("succeeded")}09:00:10.000  step 1, lease 1, the model's response is recorded: I order.
+                http_request {"method":"POST"}
+09:00:11.000    a person must approve it: request request-1, until 2026-01-02T09:00Z
+09:00:12.000    alice said approve: refused, RequesterMayNotApprove
+09:00:19.000    bob approved it: agreed on the phone
+09:00:22.000    carol said reject: too late
+${boundary("09:00:20.000 ══ http_request, step 1")}09:00:20.000    dispatched to https://shop.example/orders, key effect-1
+09:00:21.000    confirmed: it took place
+                  → HTTP 201
+09:00:30.000  succeeded, claimed once
 `,
   },
   {

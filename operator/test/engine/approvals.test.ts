@@ -7,20 +7,10 @@ import { claimRun } from "#ledger/leases.ts";
 import { ingest } from "#ledger/mailbox.ts";
 import { driveRun } from "#engine/drive.ts";
 import { approvalHash } from "#engine/approval.ts";
+import type { ModelOutcome, ModelRequest } from "#engine/ports.ts";
 import { CODE } from "#rules/limits.ts";
 import { applied, person, says as decision } from "../support/approvals.ts";
-import {
-  asks,
-  bench,
-  done,
-  drain,
-  engineAgent,
-  quick,
-  says,
-  type Script,
-  type Sent,
-  writer,
-} from "../support/engine.ts";
+import { asks, bench, done, drain, engineAgent, quick, says, type Script, writer } from "../support/engine.ts";
 import { alone, lapse, runRow, sql, stop } from "../support/positions.ts";
 import { useLedger } from "../support/postgres.ts";
 import { aMessage } from "../support/world.ts";
@@ -35,19 +25,23 @@ describe("a call that a person must approve", () => {
   /** A turn of alice's whose Agent wants approvals for these tools, driven as far as it goes by itself. */
   async function turn(
     script: Script,
-    { approve = ["write"], text = "do it", spec = {} }: { approve?: string[]; text?: string; spec?: object } = {},
+    {
+      approve = ["write"],
+      text = "do it",
+      spec = {},
+      effects = [],
+    }: { approve?: string[]; text?: string; spec?: object; effects?: object[] } = {},
   ) {
     const name = `run-${uuidv7()}`;
     const agent = await engineAgent(ledger.db, ["write", "echo", "other"], {
-      tools: { requireApproval: approve },
+      tools: { requireApproval: approve, effects },
       ...spec,
     });
     const ingested = await ingest(ledger.db, aMessage(agent.id, { text, applied: applied(name) }));
     assert.ok("runId" in ingested);
     const { runId, eventId } = ingested;
     const tool = writer([done("written")]);
-    const sentOther: Sent[] = [];
-    const other = { ...writer([done("other done")]), name: "other", sent: sentOther };
+    const other = { ...writer([done("other done")]), name: "other" };
     const made = bench(ledger.db, script, [tool, quick, other]);
     await drain(made.deps);
     const approvals = () => readApprovals(ledger.db, runId);
@@ -61,7 +55,19 @@ describe("a call that a person must approve", () => {
         .at(-1)
         ?.messages.filter((message) => message.role === "tool")
         .map((message) => message.content);
-    return { ...made, agent, runId, eventId, name, tool, approvals, decide, results, row: () => runRow(ledger, runId) };
+    return {
+      ...made,
+      agent,
+      runId,
+      eventId,
+      name,
+      tool,
+      other,
+      approvals,
+      decide,
+      results,
+      row: () => runRow(ledger, runId),
+    };
   }
 
   const expire = (runId: string) =>
@@ -263,6 +269,22 @@ describe("a call that a person must approve", () => {
     await decide(0, { actor: person("admin") });
     await drain(deps);
     assert.deepEqual([tool.sent.length, (await row()).status], [1, "succeeded"]);
+  });
+
+  it("may not be reached by taking back another write: `undo` waits for what it would send", async () => {
+    const undo = ({ messages }: ModelRequest): ModelOutcome => {
+      const named = /This write is effect (\S+); the tool undo takes it back/.exec(JSON.stringify(messages));
+      return asks(["undo", { effect: named?.[1] ?? "none" }]);
+    };
+    const compensate = { tool: "other", arguments: { to: "{to}" } };
+    const { approvals, decide, deps, tool, other, row } = await turn([asks(write("a")), undo, says("taken back")], {
+      approve: ["other"],
+      effects: [{ tool: "write", target: "note {to}", compensate }],
+    });
+    assert.deepEqual([tool.sent.length, other.sent.length, (await approvals()).length], [1, 0, 1]);
+    await decide(0);
+    await drain(deps);
+    assert.deepEqual([other.sent.length, (await row()).status], [1, "succeeded"]);
   });
 
   it("ends at once with a turn that somebody stops before it changed anything", async () => {

@@ -5,7 +5,7 @@ import { checkInvariants } from "#ledger/invariants.ts";
 import { ingest } from "#ledger/mailbox.ts";
 import { readRun } from "#ledger/reads.ts";
 import type { ModelOutcome, Tool } from "#engine/ports.ts";
-import { Redaction } from "#engine/redaction.ts";
+import { MAX_KNOWN_SECRETS, Redaction } from "#engine/redaction.ts";
 import { formsOf } from "#rules/secrets.ts";
 import { asks, bench, done, drain, engineAgent, quick, says, writer } from "../support/engine.ts";
 import { useLedger } from "../support/postgres.ts";
@@ -184,6 +184,20 @@ describe("a secret in what comes in", () => {
       assertClean(text, "the message");
       assert.match(text, /\[redacted: /);
     }
+  });
+
+  it("is known for as long as it may be met: the process's own for ever, others until many newer ones came", () => {
+    const redaction = new Redaction([{ what: "own", value: "own-secret-0" }]);
+    for (let n = 0; n <= MAX_KNOWN_SECRETS; n += 1) {
+      redaction.learn({ what: "one", value: `learned-secret-${n}-` });
+      // What is asked for again stays.
+      redaction.learn({ what: "used", value: "used-secret-0" });
+    }
+    const text = "own-secret-0 used-secret-0 learned-secret-0- learned-secret-1- learned-secret-2-";
+    assert.equal(
+      redaction.text(text),
+      "[redacted: own] [redacted: used] learned-secret-0- learned-secret-1- [redacted: one]",
+    );
   });
 
   it("that a tool needs may be handed to it by the port, and is known before the tool has it", async () => {

@@ -6,12 +6,15 @@ import { checkInvariants } from "#ledger/invariants.ts";
 import { ingest } from "#ledger/mailbox.ts";
 import { readRun } from "#ledger/reads.ts";
 import { Database } from "#ledger/database.ts";
+import { claimRun } from "#ledger/leases.ts";
 import { readAgentSpec } from "#engine/agent.ts";
 import type { ModelOutcome, ModelRequest } from "#engine/ports.ts";
 import { traceRun, type Trace } from "#engine/trace.ts";
+import { CODE } from "#rules/limits.ts";
 import { BUILDER_VERSION } from "#rules/transcript.ts";
 import { asks, bench, drain, engineAgent, quick, says, type Script, writer } from "../support/engine.ts";
 import { useLedger } from "../support/postgres.ts";
+import { later } from "../support/reality.ts";
 import { aMessage } from "../support/world.ts";
 
 const busy: ModelOutcome = { kind: "failed", class: "transient", reason: "ModelOverloaded", message: "Busy." };
@@ -108,6 +111,24 @@ describe("pawl trace", () => {
     assert.equal(one.proven, true);
     const [only] = JSON.parse(one.text) as [{ ordinal: number; request: { messages: unknown } }];
     assert.deepEqual([only.ordinal, only.request.messages], [2, sent[1]?.messages]);
+  });
+
+  it("builds the request that says that a worker was lost, and those after it", async () => {
+    const agent = await agentOf();
+    const runId = await start(agent.id, uuidv7(), ["please"]);
+    const waiting = benchOf(ledger.db, [asks(["echo", { n: 1 }]), busy]);
+    await drain({ ...waiting.deps, retry: () => ({ kind: "wait", ms: 30_000 }) });
+    await using dies = later(ledger.url, 60);
+    assert.equal((await claimRun(dies, "worker-that-dies", 1_000, CODE))?.runId, runId);
+    await using goesOn = later(ledger.url, 120);
+    const { deps, requests } = benchOf(goesOn, [asks(["echo", { n: 2 }]), says("done")]);
+    await drain(deps);
+    const told = requests.map(({ messages }) => JSON.stringify(messages).includes("another one goes on"));
+    assert.deepEqual(told, [true, true]);
+    assert.deepEqual(
+      (await tracedOf(runId)).steps.map(({ kind }) => kind),
+      ["ok", "ok", "ok"],
+    );
   });
 
   const altered: Readonly<Record<string, (runId: string) => [sql: string, params: unknown[]]>> = {

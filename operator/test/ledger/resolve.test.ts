@@ -168,6 +168,7 @@ describe("an effect that a person resolves", () => {
       state: "unknown",
       attempt: 1,
       resolvedBy: null,
+      approvedBy: null,
     });
     assert.deepEqual(since, (await effect(request.effectId))["settled_at"]);
     assert.equal(await listed(false, "elsewhere"), undefined);
