@@ -20,7 +20,11 @@ export const SUITES = {
   ],
   /** Real PostgreSQL. Runs on the oldest supported version too. */
   ledger: ["operator/test/ledger/**/*.test.ts"],
-  engine: ["operator/test/engine/**/*.test.ts", "operator/test/observability/**/*.test.ts"],
+  engine: [
+    "operator/test/engine/**/*.test.ts",
+    "operator/test/observability/**/*.test.ts",
+    "operator/test/soak/*.test.ts",
+  ],
   try: ["hack/try/**/*.test.ts"],
   /** A real API server. */
   kube: ["operator/test/kube/**/*.test.ts"],
