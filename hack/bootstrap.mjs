@@ -15,6 +15,7 @@ const COMMANDS = {
   images: ["hack/images/main.ts"],
   e2e: ["hack/e2e.ts"],
   "crash-sweep": ["operator/test/sweep/main.ts"],
+  soak: ["operator/test/soak/main.ts"],
   bench: ["bench/main.ts"],
   generate: ["crds/src/generate.ts"],
 };

@@ -9,9 +9,9 @@ import { realBench, useReality, type WorldEntry } from "../support/reality.ts";
 import { RestartablePostgres } from "../support/restartable.ts";
 import { aMessage } from "../support/world.ts";
 
-const TURNS = 20;
+const TURNS = 50;
 
-describe("a database whose power is cut during twenty turns (C40)", function () {
+describe("a database whose power is cut during fifty turns (C40)", function () {
   this.timeout(90_000);
   const fakes = useReality();
   let postgres: RestartablePostgres;

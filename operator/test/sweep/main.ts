@@ -10,14 +10,15 @@ import { caseName, type CaseSpec, listCases, type Outcome, runCases, summarise, 
 const HELP = `crash sweep: every failpoint of every scenario, met by a fault, then recovered and judged from what the fakes accepted
 
   npm run crash-sweep -- [--scenario NAME,…] [--variant NAME,…] [--grep TEXT] [--thorough] [--width N] [--seed N] [--json]
-  npm run crash-sweep -- --random N [--seed N] [--json]
+  npm run crash-sweep -- --random N [--seed N] [--width N] [--json]
 
 scenarios: ${SCENARIOS.map(({ name }) => name).join(", ")}
 variants:  ${VARIANTS.join(", ")}
 
 Every scenario is killed at every point; the first one meets every variant everywhere, of the others' slower variants a
 sample is drawn (--seed N draws the same one again; --thorough leaves nothing to chance).
---random N   N times SIGKILL at random moments, two workers, conversations of all scenarios; then all are judged
+--random N   N times SIGKILL at random moments, over --width ledgers with two workers each and conversations of all
+             scenarios; then all are judged
 --json       ends with one line of JSON; without it the same figures are told in words. Exit code 1 on any violation.`;
 
 type Values = {
@@ -83,10 +84,10 @@ async function random(
   values: Values & { random: string },
   say: (line: string) => void,
 ): Promise<boolean> {
-  const [kills, seed] = [Number(values.random), Number(values.seed)];
+  const [kills, seed, width] = [Number(values.random), Number(values.seed), Number(values.width)];
   say(`${kills} kills, seed ${seed}`);
   const startedAt = performance.now();
-  const { summary, problems } = await killAtRandom({ ledgers: postgres, fakes }, { kills, seed }, (progress) => {
+  const { summary, problems } = await killAtRandom({ ledgers: postgres, fakes }, { kills, seed, width }, (progress) => {
     say(
       `${progress.kills}/${kills} kills, ${progress.over} of ${progress.conversations} conversations over${left(progress.kills, kills, startedAt)}`,
     );

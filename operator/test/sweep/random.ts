@@ -13,11 +13,11 @@ import type { EndState, Write } from "./state.ts";
 import { judgeBy } from "./verdict.ts";
 
 /** Conversations that are alive at a time: enough that a kill nearly always meets some, in different places. */
-const ALIVE = 6;
+const ALIVE = 3;
 /** A kill comes within this of the moment at which its victim served (and the one before was over). Milliseconds. */
-const WITHIN_MS = 1_200;
-/** One kill in so many takes both workers at once. */
-const BOTH = 8;
+const WITHIN_MS = 500;
+/** One time in so many both workers fall at once. */
+const BOTH = 3;
 /** For what is alive when the kills are over; each conversation has to be through by then. */
 const DRAIN_MS = 120_000;
 
@@ -118,29 +118,34 @@ async function judgeAll(fakes: World, opened: readonly Opened[], ends: ReadonlyM
   return { bad, sums };
 }
 
-export async function killAtRandom(
-  stage: { readonly ledgers: Ledgers; readonly fakes: World },
-  options: { readonly kills: number; readonly seed: number },
-  each: (progress: Progress) => void = () => {},
-): Promise<{ summary: RandomSummary; problems: string[] }> {
-  const { fakes, ledgers } = stage;
-  const ends = new Map<Scenario, EndState>();
-  for (const scenario of SCENARIOS) ends.set(scenario, (await record(ledgers, fakes, scenario)).end);
+type Stage = { readonly ledgers: Ledgers; readonly fakes: World };
+type Part = {
+  readonly opened: readonly Opened[];
+  readonly broken: string[];
+  readonly killsInTurns: number;
+  readonly db: Database;
+};
+
+/** Two workers on a ledger of their own, until so many kills are done and everything is drained. */
+async function oneLedger(
+  { fakes, ledgers }: Stage,
+  { kills, seed }: { readonly kills: number; readonly seed: number },
+  each: (progress: Progress) => void,
+): Promise<Part> {
   const url = await ledgers.create();
-  await using db = new Database({ url, max: ALIVE + 4 });
+  const db = new Database({ url, max: ALIVE + 4 });
   const crew = new Crew(url);
-  const [when, which] = [chance(options.seed), chance(options.seed + 1)];
-  const until = new AbortController();
-  const giveUp = new AbortController();
+  const [when, which] = [chance(seed), chance(seed + 1)];
+  const [until, giveUp] = [new AbortController(), new AbortController()];
   const opened: Opened[] = [];
   let killsInTurns = 0;
   try {
     await Promise.all([crew.start(0), crew.start(1)]);
     const feeding = feed({ db, fakes, random: which, until: until.signal, signal: giveUp.signal }, opened);
-    for (let kills = 0; kills < options.kills; ) {
+    for (let done = 0; done < kills; ) {
       await sleep(when() * WITHIN_MS);
       const first = when() < 0.5 ? 0 : 1;
-      const victims = when() < 1 / BOTH && kills + 1 < options.kills ? [first, 1 - first] : [first];
+      const victims = when() < 1 / BOTH && done + 1 < kills ? [first, 1 - first] : [first];
       const names = await Promise.all(victims.map((index) => crew.kill(index)));
       const { rows } = await db.pool.query<{ n: number }>(
         "select count(distinct lease_owner)::int as n from runs where live and lease_owner = any($1)",
@@ -148,35 +153,62 @@ export async function killAtRandom(
       );
       killsInTurns += rows[0]?.n ?? 0;
       await Promise.all(victims.map((index) => crew.start(index)));
-      kills += victims.length;
+      done += victims.length;
       const alive = await db.pool.query<{ n: number }>("select count(*)::int as n from runs where live");
-      each({ kills, conversations: opened.length, over: opened.length - (alive.rows[0]?.n ?? 0) });
+      each({ kills: done, conversations: opened.length, over: opened.length - (alive.rows[0]?.n ?? 0) });
     }
     until.abort();
-    const drained = setTimeout(() => giveUp.abort(), DRAIN_MS);
+    const late = setTimeout(() => giveUp.abort(), DRAIN_MS);
     await feeding;
-    clearTimeout(drained);
+    clearTimeout(late);
     await crew.stop();
   } finally {
     giveUp.abort();
     await crew.end();
   }
-  const { bad, sums } = await judgeAll(fakes, opened, ends);
   const broken = (await checkInvariants(db)).map(({ invariant, offender }) => `${invariant} ${offender}`);
-  const conversations: Record<string, number> = {};
-  for (const { item } of opened) conversations[item.scenario.name] = (conversations[item.scenario.name] ?? 0) + 1;
-  return {
-    summary: {
-      seed: options.seed,
-      kills: options.kills,
-      killsInTurns,
-      conversations,
-      ...sums,
-      violations: sums.violations + broken.length,
-    },
-    problems: [
-      ...broken,
-      ...bad.map(({ item, violations }) => `${item.scenario.name} ${item.id}: ${violations.join("; ")}`),
-    ],
-  };
+  return { opened, broken, killsInTurns, db };
+}
+
+const sumOf = (all: readonly Progress[]): Progress => ({
+  kills: all.reduce((sum, { kills }) => sum + kills, 0),
+  conversations: all.reduce((sum, { conversations }) => sum + conversations, 0),
+  over: all.reduce((sum, { over }) => sum + over, 0),
+});
+
+/** `width`: ledgers side by side, each with two workers, so that starting a worker keeps nobody waiting. */
+export async function killAtRandom(
+  stage: Stage,
+  options: { readonly kills: number; readonly seed: number; readonly width: number },
+  each: (progress: Progress) => void = () => {},
+): Promise<{ summary: RandomSummary; problems: string[] }> {
+  const { fakes, ledgers } = stage;
+  const { kills, seed, width } = options;
+  const ends = new Map<Scenario, EndState>();
+  for (const scenario of SCENARIOS) ends.set(scenario, (await record(ledgers, fakes, scenario)).end);
+  const progress: Progress[] = Array.from({ length: width }, () => ({ kills: 0, conversations: 0, over: 0 }));
+  const parts = await Promise.all(
+    progress.map((_none, index) => {
+      const share = Math.floor(kills / width) + (index < kills % width ? 1 : 0);
+      return oneLedger(stage, { kills: share, seed: seed + 2 * index }, (own) => {
+        progress[index] = own;
+        each(sumOf(progress));
+      });
+    }),
+  );
+  try {
+    const opened = parts.flatMap((part) => part.opened);
+    const broken = parts.flatMap((part) => part.broken);
+    const { bad, sums } = await judgeAll(fakes, opened, ends);
+    const conversations: Record<string, number> = {};
+    for (const { item } of opened) conversations[item.scenario.name] = (conversations[item.scenario.name] ?? 0) + 1;
+    const told = bad.map(({ item, violations }) => `${item.scenario.name} ${item.id}: ${violations.join("; ")}`);
+    const killsInTurns = parts.reduce((sum, part) => sum + part.killsInTurns, 0);
+    return {
+      summary: { seed, kills, killsInTurns, conversations, ...sums, violations: sums.violations + broken.length },
+      problems: [...broken, ...told],
+    };
+  } finally {
+    await Promise.all(parts.map(({ db }) => db.close()));
+  }
 }
