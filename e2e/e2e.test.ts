@@ -7,6 +7,7 @@ import { approvalJourneys } from "./journeys/approvals.ts";
 import { chartJourneys } from "./journeys/charts.ts";
 import { crashJourneys } from "./journeys/crash.ts";
 import { installJourneys } from "./journeys/install.ts";
+import { mcpJourneys } from "./journeys/mcp.ts";
 import { readingJourneys } from "./journeys/reading.ts";
 import { runJourneys } from "./journeys/runs.ts";
 import { secretJourneys } from "./journeys/secrets.ts";
@@ -42,6 +43,7 @@ describe("On a real cluster", function () {
   runJourneys(installed);
   secretJourneys(installed);
   approvalJourneys(installed);
+  mcpJourneys(installed);
   crashJourneys(installed);
   upgradeJourneys(installed);
   uninstallJourneys(installed);

@@ -15,6 +15,13 @@ export const book: ScriptBook = {
   scripts: {
     // script:order path=NAME places one order in the world.
     order: { steps: [{ calls: [order] }, { text: "Ordered." }] },
+    // One ticket in the tracker that is an MCP server.
+    ticket: {
+      steps: [
+        { calls: [{ name: "desk_create_ticket", arguments: { title: "The door squeaks" } }], reword: false },
+        { text: "The ticket is there." },
+      ],
+    },
     long: { steps: [{ text: LONG_ANSWER }] },
     held: { steps: [{ text: "Released.", hold: true }] },
     // The first request is never answered; whoever asks again is.

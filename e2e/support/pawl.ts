@@ -49,13 +49,17 @@ export class Pawl {
     await makeRoom(kubectl, where);
     const pawl = new Pawl(where, await ensureImages({ cluster: where, log: say }));
     await demo.makeNamespaces(kubectl, [SYSTEM, AGENTS, ...ORDERS]);
-    const image = pawl.#images.fakes.ref;
+    const image = pawl.fakesImage;
     await kubectl.apply(...fakesManifests({ namespace: AGENTS, image, book, use: String(process.pid) }));
     await installCrds(kubectl, SYSTEM);
     await pawl.upgrade();
     for (const name of ["model", "world"])
       await kubectl.run(["rollout", "status", "-n", AGENTS, `deploy/${name}`, "--timeout=120s"]);
     return pawl;
+  }
+
+  get fakesImage(): string {
+    return this.#images.fakes.ref;
   }
 
   /** `helm upgrade --install` with these values on top of the usual ones. */

@@ -1,10 +1,10 @@
-// The scripted model and the world that agents write to, as pods: stand-ins for services on the internet.
+// The scripted model, the world that agents write to and an MCP server, as pods: stand-ins for services on the internet.
 import { createHash } from "node:crypto";
-import type { ScriptBook } from "@pawl/fakes";
+import type { FakeKind, ScriptBook } from "@pawl/fakes";
 
 export const PORT = 8080;
 /** As the worker reaches them; `outbound.allow` names the world's host. */
-export const urlOf = (name: "model" | "world", namespace: string) => `http://${name}.${namespace}:${PORT}`;
+export const urlOf = (name: FakeKind, namespace: string) => `http://${name}.${namespace}:${PORT}`;
 
 export type FakesOptions = {
   namespace: string;
@@ -26,14 +26,18 @@ export function fakesManifests({ namespace, image, book, use }: FakesOptions): o
       metadata: { name: "model-script", namespace },
       data: { "book.json": script },
     },
-    ...one("model", { namespace, image, stamp, args: model, configMap: "model-script" }),
-    ...one("world", { namespace, image, stamp, args: ["fakes/src/world-main.ts"] }),
+    ...fakeManifests("model", { namespace, image, stamp, args: model, configMap: "model-script" }),
+    ...fakeManifests("world", { namespace, image, stamp }),
   ];
 }
 
-type One = { namespace: string; image: string; stamp: string; args: readonly string[]; configMap?: string };
+type One = { namespace: string; image: string; stamp?: string; args?: readonly string[]; configMap?: string };
 
-function one(name: string, { namespace, image, stamp, args, configMap }: One): object[] {
+/** One fake: its Deployment and its Service. */
+export function fakeManifests(
+  name: FakeKind,
+  { namespace, image, stamp = "", args = [`fakes/src/${name}-main.ts`], configMap }: One,
+): object[] {
   const labels = { "app.kubernetes.io/name": name, "app.kubernetes.io/part-of": "pawl-fakes" };
   const container = {
     name,

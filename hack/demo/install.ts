@@ -59,9 +59,9 @@ export function valuesFor(images: ImageReferences, fakes: string, agentNamespace
     agentNamespaces,
     // Thrown away with the namespace.
     postgres: { enabled: true, storage: "" },
-    outbound: { allow: [`world.${fakes}`], egress: [{ to: [reach] }] },
+    outbound: { allow: [`world.${fakes}`, `mcp.${fakes}`], egress: [{ to: [reach] }] },
     // A write that was under way when its worker died is settled this long, and eleven seconds, after it was recorded.
-    worker: { httpTimeoutMs: 5_000 },
+    worker: { httpTimeoutMs: 5_000, mcpTimeoutMs: 5_000 },
     // A process inside a container cannot kill the container's first one; this way it is not the first.
     shareProcessNamespace: true,
   };
