@@ -61,6 +61,7 @@ export const AGENT_REASONS = {
     "SecretMissing",
     "SecretRefused",
     "ToolUnknown",
+    "KeyUnknown",
     "ProbeNotQuery",
     "ProbeFindsAnything",
     "McpServerUnreachable",

@@ -48,9 +48,9 @@ export function chartJourneys(pawl: () => Pawl): void {
     });
 
     it("tells both roles the install's ceiling, and Agents its prices", async () => {
-      const prices = "defaults.models.primary.pricesUSDPerMTok";
-      const set = `limits.maxRuns=7,${prices}.input=0.15,${prices}.output=0.6`;
-      const { code, stdout } = await template("--values", BUNDLED, "--set", set);
+      // Not --set: that makes a text of every number with a point.
+      const prices = 'defaults.models.primary.pricesUSDPerMTok={"input":0.15,"output":0.6}';
+      const { code, stdout } = await template("--values", BUNDLED, "--set", "limits.maxRuns=7", "--set-json", prices);
       assert.equal(code, 0);
       assert.equal([...stdout.matchAll(/name: PAWL_MAX_RUNS\n\s+value: "7"/g)].length, 2);
       assert.match(stdout, /pricesUSDPerMTok/);

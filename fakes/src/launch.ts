@@ -12,14 +12,14 @@ import type { Readable, Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import type { LogEntry } from "./request-log.ts";
 
-export type FakeKind = "model" | "world";
+export type FakeKind = "model" | "world" | "mcp";
 
 export type FakeOptions = {
   readonly host?: string;
   readonly port?: number;
   /** JSONL file; by default a temporary one, removed by `stop`. */
   readonly log?: string;
-  /** Further `--name value` arguments: model: script, key, context-tokens. */
+  /** Further `--name value` arguments: model: script, key, context-tokens; mcp: key. */
   readonly arguments?: Readonly<Record<string, string>>;
 };
 

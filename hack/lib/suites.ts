@@ -12,7 +12,12 @@ export const SUITES = {
     "operator/test/controllers/**/*.test.ts",
   ],
   /** Fakes as processes. */
-  adapters: ["fakes/test/**/*.test.ts", "operator/test/models/**/*.test.ts", "operator/test/tools/**/*.test.ts"],
+  adapters: [
+    "fakes/test/**/*.test.ts",
+    "operator/test/models/**/*.test.ts",
+    "operator/test/tools/**/*.test.ts",
+    "operator/test/mcp/**/*.test.ts",
+  ],
   /** Real PostgreSQL. Runs on the oldest supported version too. */
   ledger: ["operator/test/ledger/**/*.test.ts"],
   engine: [

@@ -59,6 +59,8 @@ const environment = z.object({
   PAWL_SETTLE_SLACK_MS: ms(SETTLE_SLACK_MS),
   PAWL_POLL_MS: ms(POLL_MS),
   PAWL_HTTP_TIMEOUT_MS: ms(30_000),
+  /** One call of a tool of an MCP server, from its first byte on. */
+  PAWL_MCP_TIMEOUT_MS: ms(60_000),
   /** Tests only: name:occurrence:kill|stop|swallow. */
   PAWL_FAILPOINT: z.string().optional(),
   /** Tests only: appends the name of every failpoint that is passed. */
@@ -110,6 +112,7 @@ export function readConfig(env: Readonly<Record<string, string | undefined>> = p
     pollMs: value.PAWL_POLL_MS,
     waitForPersonMs: WAIT_FOR_PERSON_MS,
     httpTimeoutMs: value.PAWL_HTTP_TIMEOUT_MS,
+    mcpTimeoutMs: value.PAWL_MCP_TIMEOUT_MS,
     failpoint: value.PAWL_FAILPOINT,
     failpointLog: value.PAWL_FAILPOINT_LOG,
   };

@@ -23,6 +23,7 @@ import { oldestSnapshotMs } from "#ledger/health.ts";
 import { claimLedger } from "#ledger/installation.ts";
 import { checkSchema } from "#ledger/migrate.ts";
 import { listenForDue } from "#ledger/notify.ts";
+import { mcpServers } from "#mcp/servers.ts";
 import { OpenAiModels } from "#models/openai.ts";
 import { serveHealth, type Probe } from "#observability/http.ts";
 import { createLog, type Log, withoutPassword } from "#observability/log.ts";
@@ -121,8 +122,8 @@ type Parts = {
 };
 
 function workerDeps({ config, db, log, metrics, credentials, redaction, model }: Parts): EngineDeps {
-  const allow = allowance(config.outboundAllow);
-  const http = httpRequestTool({ clock: systemClock, dialer: createDialer({ clock: systemClock, allowance: allow }) });
+  const dialer = createDialer({ clock: systemClock, allowance: allowance(config.outboundAllow) });
+  const http = httpRequestTool({ clock: systemClock, dialer });
   const primary = (config.defaults as { models?: { primary?: { baseURL?: string } } } | null)?.models?.primary;
   const installModel =
     config.defaultModelKey === undefined || primary?.baseURL === undefined
@@ -132,6 +133,7 @@ function workerDeps({ config, db, log, metrics, credentials, redaction, model }:
     db,
     model,
     tools: toolRegistry([calculate, { ...http, timeLimitMs: config.httpTimeoutMs }]),
+    servers: mcpServers({ clock: systemClock, dialer, credentials, callMs: config.mcpTimeoutMs }),
     credentials,
     redaction,
     clock: systemClock,

@@ -12,6 +12,8 @@ const MAY: Record<string, readonly string[]> = {
   engine: ["#rules", "#ledger", "#src/failpoints.ts", "canonicalize", "zod"],
   models: ["#rules", "#engine/ports.ts", "openai", "zod"],
   tools: ["#rules", "#engine/ports.ts", "#src/failpoints.ts", "zod"],
+  // Its wire is that of the tools (one dialer, one exchange), its words are the engine's.
+  mcp: ["#rules", "#engine/ports.ts", "#tools", "#src/failpoints.ts", "ajv", "zod"],
   kube: ["#rules", "#engine/ports.ts", "@pawl/crds", "@kubernetes/client-node", "undici"],
   controllers: [
     "#rules",
@@ -31,6 +33,7 @@ const MAY: Record<string, readonly string[]> = {
 const ONE_HOME: Record<string, string> = {
   pg: "ledger",
   openai: "models",
+  ajv: "mcp",
   undici: "kube",
   "@kubernetes/client-node": "kube",
   pino: "observability",

@@ -39,8 +39,8 @@ describe("failpoints", () => {
     const text = globSync("{engine,tools}/**/*.ts", { cwd: SRC })
       .map((file) => readFileSync(join(SRC, file), "utf8"))
       .join("\n");
-    for (const port of PORTS) {
-      const name = port.replace("tool.http_request", "tool.${tool.name}");
+    for (const port of [...PORTS, "before:probe", "after:probe"]) {
+      const name = port.replace("tool.http_request", "tool.${tool.name}").replace(/^http_request:/, "${nameOf(plan)}:");
       assert.ok(text.includes(`failpoint("${name}")`) || text.includes(`failpoint(\`${name}\`)`), port);
     }
   });

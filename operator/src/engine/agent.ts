@@ -13,7 +13,7 @@ import { PawlError } from "#rules/errors.ts";
 import { toMicros } from "#rules/money.ts";
 import type { PlaceRule } from "#rules/place.ts";
 import type { Approvers } from "#ledger/approvals.ts";
-import type { EffectDeclaration, ModelEndpoint } from "./ports.ts";
+import type { EffectDeclaration, ModelEndpoint, ServerSpec } from "./ports.ts";
 
 const secretRef = z.object({ name: z.string(), key: z.string() });
 const endpoint = z.object({
@@ -53,6 +53,14 @@ const effect = z.object({
   compensate: unlessName(z.object({ tool: z.string(), arguments: templates })),
   errorMeans: z.string().optional(),
 });
+const server = z.object({
+  name: z.string(),
+  url: z.string(),
+  headers: z.array(z.object({ name: z.string(), secretRef })).default([]),
+  tools: z.array(z.string()).optional(),
+  audience: z.enum(["Conversation", "Agent", "Public"]).optional(),
+  trustHints: z.boolean().default(false),
+});
 const place = z.object({
   place: z.string(),
   allow: z.array(z.string()).optional(),
@@ -70,6 +78,7 @@ const spec = z.object({
     .object({
       builtin: z.array(z.string()).default([]),
       requireApproval: z.array(z.string()).default([]),
+      mcpServers: z.array(server).default([]),
       effects: z.array(effect).default([]),
       byPlace: z.array(place).default([]),
       memory: z.object({ audience: z.enum(["Conversation", "Agent"]).optional() }).default({}),
@@ -106,6 +115,7 @@ export type AgentSpec = {
   readonly contextTokens: number;
   readonly tools: readonly string[];
   readonly effects: readonly EffectDeclaration[];
+  readonly servers: readonly ServerSpec[];
   readonly places: readonly PlaceRule[];
   /** Globs over tools whose calls wait for a person. */
   readonly requireApproval: readonly string[];
@@ -150,6 +160,7 @@ export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
     contextTokens: primary?.contextTokens ?? DEFAULT_CONTEXT_TOKENS,
     tools: tools.builtin,
     effects: tools.effects.map(toDeclaration),
+    servers: tools.mcpServers.map(toServer),
     places: tools.byPlace.map(({ place: name, allow, deny }) => ({
       place: name,
       allow: allow ?? ["*"],
@@ -167,6 +178,16 @@ export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
       costMicros: lower(micros(own.maxCostUSD), micros(asked.data.maxCostUSD)),
     },
     memoryAudience: memoryAudience(tools.memory.audience),
+  };
+}
+
+const AUDIENCE = { Conversation: "conversation", Agent: "agent", Public: "public" } as const;
+
+function toServer({ tools, audience, ...rest }: z.infer<typeof server>): ServerSpec {
+  return {
+    ...rest,
+    tools: tools ?? ["*"],
+    ...(audience === undefined ? {} : { audience: AUDIENCE[audience] }),
   };
 }
 

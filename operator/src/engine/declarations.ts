@@ -14,6 +14,8 @@ export function declarationProblem(
     if (find(effect.tool) === undefined) {
       return { reason: "ToolUnknown", message: `${at}: this agent has no such tool, so nothing is said about any` };
     }
+    const key = keyProblem(effect, find(effect.tool), at);
+    if (key !== null) return key;
     const compensating = effect.compensate?.tool;
     if (compensating !== undefined && find(compensating) === undefined) {
       return { reason: "ToolUnknown", message: `${at}.compensate.tool: this agent has no tool ${compensating}` };
@@ -22,6 +24,12 @@ export function declarationProblem(
     if (problem !== null) return problem;
   }
   return null;
+}
+
+/** A header is taken by whoever does not know it; an argument is not. */
+function keyProblem({ key }: EffectDeclaration, tool: Tool | undefined, at: string): Problem | null {
+  if (key === undefined || tool?.lacks?.(key) !== true) return null;
+  return { reason: "KeyUnknown", message: `${at}.key: ${tool.name} takes no argument ${key}` };
 }
 
 function probeProblem(probe: ProbeDeclaration, find: (name: string) => Tool | undefined, at: string): Problem | null {

@@ -11,6 +11,7 @@ import { MAX_UNUSABLE_RESPONSES } from "#rules/limits.ts";
 import { head, storable } from "#rules/text.ts";
 import { readAgentSpec } from "./agent.ts";
 import { collect } from "./collect.ts";
+import { meetConsent } from "./consent.ts";
 import type { EngineDeps } from "./deps.ts";
 import { settle } from "./dispatch.ts";
 import { exhaustedBudget } from "./budget.ts";
@@ -18,11 +19,12 @@ import { closeExhausted } from "./closing-call.ts";
 import { closeWith, endingOf, fail, finish, joined } from "./ending.ts";
 import { giveBack, type Wait } from "./giving-back.ts";
 import { HeldLease } from "./lease.ts";
+import type { ServerSessions } from "./ports.ts";
 import { MAX_BARRED, timesBarred } from "./provenance.ts";
 import { sendReply } from "./record.ts";
 import { think } from "./think.ts";
-import { builtinTools, toolsetOf } from "./toolset.ts";
 import { Left, Turn } from "./turn.ts";
+import { turnTools } from "./turn-tools.ts";
 
 /** Claims in a row that ended in an error of ours before the run is failed visibly instead of tried for ever. */
 export const MAX_INTERNAL_ATTEMPTS = 5;
@@ -43,12 +45,16 @@ export async function driveRun(
 ): Promise<void> {
   const lease = new HeldLease(deps, claim.runId, claim.token, askedAt);
   let turn: Turn | undefined;
+  let sessions: ServerSessions | null = null;
   try {
     const run = await readRun(deps.db, claim.runId);
     const agent = readAgentSpec(run.spec, run.slice);
-    turn = new Turn(run, agent, toolsetOf(deps, builtinTools(deps, agent), agent, run.connector), lease, deps.clock);
-    if (turn.run.suspended && turn.steps.length === 0) await giveBack(deps, lease, suspended(deps));
-    else await loop(deps, turn, shutdown);
+    if (run.suspended && run.steps.length === 0) return await giveBack(deps, lease, suspended(deps));
+    if (agent.servers.length > 0) sessions = deps.servers.open(run.namespace);
+    const tools = await turnTools(deps, sessions, { run, agent, lease, shutdown });
+    if (tools.kind === "waiting") return await giveBack(deps, lease, tools.wait);
+    turn = new Turn(run, agent, tools.toolset, lease, deps.clock);
+    await loop(deps, turn, shutdown);
   } catch (error) {
     if (turn !== undefined) await abandon(deps, turn);
     if (!(error instanceof Left))
@@ -58,6 +64,7 @@ export async function driveRun(
   } finally {
     lease.letGo();
     turn?.work.letGo();
+    await sessions?.close();
   }
 }
 
@@ -143,6 +150,7 @@ async function failVisibly(
 }
 
 async function loop(deps: EngineDeps, turn: Turn, shutdown: AbortSignal): Promise<void> {
+  await meetConsent(deps, turn);
   for (;;) {
     if (turn.lease.lost.signal.aborted) throw new Left("lease lost");
     if (turn.replied) return finish(deps, turn, endingOf(turn));

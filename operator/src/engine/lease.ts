@@ -12,6 +12,8 @@ export class HeldLease {
   readonly lost = new AbortController();
   /** Aborts when a person asked for the end: model calls and cancellable tools stop at once. */
   readonly stopRequested = new AbortController();
+  /** Characters of the answer that is coming in: told with each renewal, for display. */
+  streamed = 0;
   readonly #deps: EngineDeps;
   #ticks: NodeJS.Timeout | undefined;
   #deadline: NodeJS.Timeout | undefined;
@@ -55,7 +57,8 @@ export class HeldLease {
     if (this.#over) return;
     const sent = this.#deps.clock.monotonic();
     try {
-      const renewal = await renewLease(this.#deps.db, this.runId, this.token, this.#deps.settings.leaseMs);
+      const { db, settings } = this.#deps;
+      const renewal = await renewLease(db, this.runId, this.token, settings.leaseMs, this.streamed);
       if (this.#over) return;
       if (renewal.kind !== "renewed") {
         return this.#lose(renewal.kind === "ended" ? "the run ended" : "another worker may hold it");

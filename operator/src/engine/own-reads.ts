@@ -137,6 +137,8 @@ function earlierTool(db: Runner, page: number): Tool {
   };
 }
 
+export const OWN_READS = [READ_RESULT, READ_EARLIER] as const;
+
 export const ownReads = (db: Runner, contextTokens: number): readonly Tool[] => [
   resultTool(db, pageFor(contextTokens)),
   earlierTool(db, pageFor(contextTokens)),

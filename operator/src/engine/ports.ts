@@ -108,8 +108,11 @@ export interface SharedWaits {
 
 export interface ModelPort {
   /** One attempt, no retries of its own. Never throws for what an endpoint does; resolves with a classified outcome. */
-  complete(request: ModelRequest, signal: AbortSignal): Promise<ModelOutcome>;
+  complete(request: ModelRequest, signal: AbortSignal, shown?: Progress): Promise<ModelOutcome>;
 }
+
+/** Characters of the answer's text that have come so far, where the endpoint streams. For display, never acted on. */
+export type Progress = (characters: number) => void;
 
 /** Arguments of a call that Pawl makes itself, by name, each a template (`rules/template.ts`). */
 export type Templates = Readonly<Record<string, string>>;
@@ -182,6 +185,49 @@ export type ParsedArguments =
   | { readonly ok: true; readonly value: Readonly<Record<string, unknown>> }
   | { readonly ok: false; readonly message: string };
 
+/** An MCP server as an Agent names it. */
+export type ServerSpec = {
+  readonly name: string;
+  readonly url: string;
+  readonly headers: readonly { readonly name: string; readonly secretRef: SecretRef }[];
+  /** Globs over its own tool names. */
+  readonly tools: readonly string[];
+  readonly audience?: Audience;
+  /** Believe it where it says that a tool only reads. */
+  readonly trustHints: boolean;
+};
+
+/** A tool as its server lists it, bounded and storable. */
+export type ListedTool = {
+  readonly name: string;
+  readonly description: string;
+  readonly parameters: Readonly<Record<string, unknown>>;
+  readonly readOnly: boolean;
+  readonly destructive: boolean;
+};
+
+export type Listing =
+  /** `leftOut`: what cannot be offered, each with its reason. */
+  | { readonly kind: "listed"; readonly tools: readonly ListedTool[]; readonly leftOut: readonly string[] }
+  /** A person, or time, can mend it. */
+  | { readonly kind: "waiting"; readonly reason: string; readonly message: string };
+
+/** What the Agent's words change about how a tool of a server is called. */
+export type ServerToolWords = { readonly key?: string; readonly errorMeansNotApplied?: boolean };
+
+/** The servers of one turn (or of one look at an Agent): sessions open when they are needed. */
+export interface ServerSessions {
+  list(server: ServerSpec, signal: AbortSignal): Promise<Listing>;
+  /** `name`: what the model calls it. Listing it first is not needed: a run uses what it was shown when it began. */
+  tool(server: ServerSpec, listed: ListedTool, name: string, words: ServerToolWords): Tool;
+  /** Never throws, and does not take long. */
+  close(): Promise<void>;
+}
+
+export interface ToolServers {
+  open(namespace: string): ServerSessions;
+}
+
 /** The one contract of a tool. Pure but for `execute`. */
 export interface Tool {
   readonly name: string;
@@ -198,6 +244,8 @@ export interface Tool {
   target(args: Readonly<Record<string, unknown>>): string;
   /** Header or argument that carries the effect's id. Naming it says that the receiver honours it. */
   readonly key?: string;
+  /** True: a call with an argument of that name would be refused. */
+  lacks?(argument: string): boolean;
   readonly probe?: ProbeDeclaration;
   readonly compensate?: Compensation;
   /** Other tools that a call of this one may be: whatever is asked before those is asked before this one. */

@@ -1,9 +1,11 @@
 /** References of Agents, tried by the worker because the controller may read no Secret: what was found goes to a row. */
 import { type AgentToCheck, listAgentsToCheck, recordRefs } from "#ledger/agents.ts";
-import { readAgentSpec } from "./agent.ts";
+import { type AgentSpec, readAgentSpec } from "./agent.ts";
 import { credentialFor } from "./credential.ts";
 import { declarationProblem } from "./declarations.ts";
 import type { EngineDeps } from "./deps.ts";
+import type { EffectDeclaration, Tool } from "./ports.ts";
+import { listAll, renamed, serverTools } from "./server-tools.ts";
 import { builtinTools, offered, type Offering } from "./toolset.ts";
 
 /** A missing reference is tried again this often: a person who creates the Secret sees it work within seconds. */
@@ -13,9 +15,13 @@ export const RECHECK_FOUND_MS = 60_000;
 /** Between two looks at the list. */
 export const LOOK_MS = 1_000;
 
-type Deps = Pick<EngineDeps, "credentials" | "settings" | "clock"> & Offering;
+type Deps = Pick<EngineDeps, "credentials" | "settings" | "clock" | "servers"> & Offering;
 
-export async function judgeRefs(deps: Deps, agent: AgentToCheck): Promise<{ reason: string; message: string } | null> {
+/** `reason` null: everything was found, and there is still something to say. */
+type Found = { readonly reason: string | null; readonly message: string };
+
+/** Null: every reference was found. */
+export async function judgeRefs(deps: Deps, agent: AgentToCheck): Promise<Found | null> {
   const spec = readAgentSpec(agent.spec);
   if (spec.primary === null) {
     return {
@@ -31,15 +37,41 @@ export async function judgeRefs(deps: Deps, agent: AgentToCheck): Promise<{ reas
       message: `no such tool: ${unknown.join(", ")}; there are ${known.join(", ")}`,
     };
   }
-  const tools = new Map(builtinTools(deps, spec).map((tool) => [tool.name, tool]));
-  const problem = declarationProblem(spec.effects, (name) => tools.get(name));
-  if (problem !== null) return problem;
   for (const endpoint of [spec.primary, spec.fast]) {
     if (endpoint === null) continue;
     const credential = await credentialFor(deps, agent.namespace, endpoint);
     if (credential.kind !== "ready") return { reason: credential.reason, message: credential.message };
   }
-  return null;
+  return judgeTools(deps, agent.namespace, spec);
+}
+
+/** Its servers are asked, too: what is declared about their tools cannot be judged otherwise. */
+async function judgeTools(deps: Deps, namespace: string, spec: AgentSpec): Promise<Found | null> {
+  if (spec.servers.length === 0) return judgeDeclarations(builtinTools(deps, spec), spec.effects);
+  const sessions = deps.servers.open(namespace);
+  try {
+    const found = await listAll(sessions, spec, offered(deps), new AbortController().signal);
+    // What a server says of its own failure may hold what it was sent.
+    if (found.kind === "waiting") return { reason: found.reason, message: deps.redaction.text(found.message) };
+    const effects = renamed(spec.effects, found.tools);
+    const tools = [
+      ...builtinTools(deps, { ...spec, effects }),
+      ...serverTools(sessions, spec.servers, found.tools, effects),
+    ];
+    const problem = judgeDeclarations(tools, effects);
+    if (problem !== null || found.leftOut.length === 0) return problem;
+    return {
+      reason: null,
+      message: deps.redaction.text(`every reference was found; left out are ${found.leftOut.join("; ")}`),
+    };
+  } finally {
+    await sessions.close();
+  }
+}
+
+function judgeDeclarations(tools: readonly Tool[], effects: readonly EffectDeclaration[]): Found | null {
+  const byName = new Map(tools.map((tool) => [tool.name, tool]));
+  return declarationProblem(effects, (name) => byName.get(name));
 }
 
 /** One look: every agent that is due gets an answer of its own; one that cannot be tried now stays due. */

@@ -63,18 +63,21 @@ async function askToFit(
   signal: AbortSignal,
 ): Promise<{ request: ModelRequest; outcome: ModelOutcome }> {
   const request = build();
-  const outcome = await ask(deps, request, signal);
+  const outcome = await ask(deps, turn, request, signal);
   if (outcome.kind === "response" || outcome.class !== "overflow" || turn.compaction > 0) return { request, outcome };
   turn.compaction = 1;
   const shorter = build();
   // The very same request would be too long again.
   if (isDeepStrictEqual(shorter.messages, request.messages)) return { request, outcome };
-  return { request: shorter, outcome: await ask(deps, shorter, signal) };
+  return { request: shorter, outcome: await ask(deps, turn, shorter, signal) };
 }
 
-async function ask(deps: EngineDeps, request: ModelRequest, signal: AbortSignal): Promise<ModelOutcome> {
+async function ask(deps: EngineDeps, turn: Turn, request: ModelRequest, signal: AbortSignal): Promise<ModelOutcome> {
   failpoint("before:model");
-  const answered = await deps.model.complete(request, signal);
+  const answered = await deps.model.complete(request, signal, (characters) => {
+    turn.lease.streamed = characters;
+  });
+  turn.lease.streamed = 0;
   failpoint("after:model");
   // A response is taken in as a whole; a failure becomes a message here and there.
   const outcome =

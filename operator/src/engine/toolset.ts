@@ -4,7 +4,7 @@ import type { AgentSpec } from "./agent.ts";
 import { BUILT_IN, builtIn } from "./builtin/memory.ts";
 import { declared } from "./declared.ts";
 import type { EngineDeps } from "./deps.ts";
-import { ownReads } from "./own-reads.ts";
+import { OWN_READS, ownReads } from "./own-reads.ts";
 import { isStoreVerb } from "./own-store.ts";
 import type { Tool } from "./ports.ts";
 import { UNDO, undoTool } from "./undo-tool.ts";
@@ -55,6 +55,9 @@ export function toolsetOf(
   const offeredTools = [...allowed, ...own];
   return { offered: byName(offeredTools), all: byName(tools) };
 }
+
+/** Names of tools that a turn has besides those that its Agent lists. */
+export const RESERVED: readonly string[] = [UNDO, ...OWN_READS];
 
 /** Every name that an Agent may list. */
 export const offered = (deps: Pick<EngineDeps, "tools">): string[] => [...deps.tools.keys(), ...BUILT_IN].sort();

@@ -56,7 +56,7 @@ const claimRunStatement = statement({
     claimed as (
       update runs r set lease_token = r.lease_token + 1, lease_owner = :owner, due_at = null,
              lease_until = pawl_now() + :lease_ms * interval '1 ms', status = 'running',
-             started_at = coalesce(r.started_at, pawl_now()), interrupted = r.interrupted or v.takeover, version = r.version + 1, changed_at = pawl_now(),${TAKES_LEASE}
+             started_at = coalesce(r.started_at, pawl_now()), interrupted = r.interrupted or v.takeover, streamed = 0, version = r.version + 1, changed_at = pawl_now(),${TAKES_LEASE}
       from verdict v where r.id = v.id and v.verdict = 'claimed' returning r.id, r.lease_token, r.attempts),
     counted as (
       update agents a set claims = a.claims + 1 from agent, verdict v where a.id = agent.id and v.verdict = 'claimed'),
@@ -69,18 +69,20 @@ const claimRunStatement = statement({
 const renewLeaseStatement = statement({
   name: "renew_lease",
   guarded: true,
-  params: { run: "uuid", token: "int8", lease_ms: "int4" },
+  params: { run: "uuid", token: "int8", lease_ms: "int4", streamed: "int4" },
   columns: { verdict: "text", stop: "bool", amend_seq: "int8" },
+  // What has been streamed is shown in the status, so a change of it is a version.
   text: `
     with locked as (select * from runs where id = :run for no key update),
     verdict as (
-      select id, stop_requested_at, amend_seq, case
+      select id, stop_requested_at, amend_seq, (streamed <> :streamed)::int as moved, case
         when not live then 'ended'
         when lease_token <> :token or lease_owner is null or lease_until < pawl_now() then 'lost'
         else 'renewed' end as verdict from locked),
     renewed as (
-      update runs r set lease_until = pawl_now() + :lease_ms * interval '1 ms' from verdict v
-      where r.id = v.id and v.verdict = 'renewed' returning r.id)
+      update runs r set lease_until = pawl_now() + :lease_ms * interval '1 ms', streamed = :streamed,
+             version = r.version + v.moved, changed_at = case when v.moved = 1 then pawl_now() else r.changed_at end
+      from verdict v where r.id = v.id and v.verdict = 'renewed' returning r.id)
     select verdict, stop_requested_at is not null as stop, amend_seq from verdict`,
 });
 
@@ -162,8 +164,15 @@ export async function claimRun(
 
 export type Renewal = { kind: "renewed"; stop: boolean; amendSeq: number } | { kind: "lost" } | { kind: "ended" };
 
-export async function renewLease(db: Runner, runId: string, token: number, leaseMs: number): Promise<Renewal> {
-  const row = await db.one(renewLeaseStatement, { run: runId, token, lease_ms: leaseMs });
+/** `streamed`: characters of the answer that is coming in, 0 when none is. Shown, never acted on. */
+export async function renewLease(
+  db: Runner,
+  runId: string,
+  token: number,
+  leaseMs: number,
+  streamed = 0,
+): Promise<Renewal> {
+  const row = await db.one(renewLeaseStatement, { run: runId, token, lease_ms: leaseMs, streamed });
   if (row.verdict === "renewed") return { kind: "renewed", stop: row.stop, amendSeq: row.amend_seq };
   return { kind: row.verdict === "ended" ? "ended" : "lost" };
 }

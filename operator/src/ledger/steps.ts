@@ -59,7 +59,7 @@ const commitResponseStatement = statement({
       where v.verdict = 'committed' and t.run_id = v.id and t.delivered_ordinal is null
         and e.id = t.event_id and e.seq <= :seen_seq),
     advanced as (
-      update runs r set next_ordinal = :ordinal + 1, last_nonce = :nonce, attempts = 0, interrupted = false, reason = null, message = null,
+      update runs r set next_ordinal = :ordinal + 1, last_nonce = :nonce, attempts = 0, interrupted = false, streamed = 0, reason = null, message = null,
              status = case when :open then 'awaiting_tool' else 'running' end,
              min_code = case when :gated then greatest(r.min_code, 2) else r.min_code end, -- older code would not wait
              model_calls = r.model_calls + :model_calls, tool_calls = r.tool_calls + :tool_calls,

@@ -5,7 +5,7 @@
  */
 import OpenAI, { APIError } from "openai";
 import type { ChatCompletionCreateParamsStreaming } from "openai/resources/chat/completions";
-import type { Clock, ModelOutcome, ModelPort, ModelRequest, SharedWaits } from "#engine/ports.ts";
+import type { Clock, ModelOutcome, ModelPort, ModelRequest, Progress, SharedWaits } from "#engine/ports.ts";
 import {
   classifyError,
   classifyNetwork,
@@ -59,7 +59,7 @@ export class OpenAiModels implements ModelPort, SharedWaits {
     this.#gate.close(credential, this.#clock.monotonic(), waitMs);
   }
 
-  async complete(request: ModelRequest, signal: AbortSignal): Promise<ModelOutcome> {
+  async complete(request: ModelRequest, signal: AbortSignal, shown?: Progress): Promise<ModelOutcome> {
     const { baseURL } = request.endpoint;
     const target = URL.parse(baseURL);
     if (target === null || !/^https?:$/.test(target.protocol)) {
@@ -79,7 +79,7 @@ export class OpenAiModels implements ModelPort, SharedWaits {
       return failure("transient", "ModelRateLimited", text, closed);
     }
     const totalMs = request.endpoint.timeoutMs ?? this.#limits.totalMs;
-    const outcome = await this.#attempt(request, key, target.host, { ...this.#limits, totalMs }, signal);
+    const outcome = await this.#attempt(request, key, target.host, { ...this.#limits, totalMs }, signal, shown);
     if (outcome.kind !== "failed") return outcome;
     if (outcome.reason === "ModelRateLimited" && outcome.retryAfterMs !== undefined) {
       this.close(credential, outcome.retryAfterMs);
@@ -94,13 +94,14 @@ export class OpenAiModels implements ModelPort, SharedWaits {
     host: string,
     limits: CallLimits,
     signal: AbortSignal,
+    shown: Progress | undefined,
   ): Promise<ModelOutcome> {
     const watchdog = new Watchdog(this.#clock, limits, signal);
     try {
       const client = clientFor(request.endpoint.baseURL, key, limits.totalMs);
       const body = requestBody(request);
       const response = await client.chat.completions.create(body, { signal: watchdog.signal }).asResponse();
-      return await readResponse(response, host, watchdog);
+      return await readResponse(response, host, watchdog, shown);
     } catch (error) {
       if (signal.aborted) return cancelled();
       if (watchdog.expired !== undefined) return timedOut(host, describeTimeout(watchdog.expired, limits));
@@ -177,7 +178,12 @@ async function fetchWithBoundedErrors(input: string | URL | Request, init?: Requ
 
 class TooLong extends Error {}
 
-async function readResponse(response: Response, host: string, watchdog: Watchdog): Promise<ModelOutcome> {
+async function readResponse(
+  response: Response,
+  host: string,
+  watchdog: Watchdog,
+  shown: Progress | undefined,
+): Promise<ModelOutcome> {
   const type = response.headers.get("content-type") ?? "";
   let whole = "";
   let stream = /event-stream/i.test(type) ? new EventReader(host) : undefined;
@@ -189,6 +195,7 @@ async function readResponse(response: Response, host: string, watchdog: Watchdog
       if (stream === undefined) whole += text;
       else {
         const ended = stream.push(text);
+        shown?.(stream.length);
         if (ended !== undefined) return ended;
       }
     }
@@ -205,6 +212,10 @@ class EventReader {
 
   constructor(host: string) {
     this.#assembly = new Assembly(host);
+  }
+
+  get length(): number {
+    return this.#assembly.length;
   }
 
   get complete(): boolean {

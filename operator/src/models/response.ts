@@ -113,6 +113,11 @@ export class Assembly {
     this.#host = host;
   }
 
+  /** Characters of text so far. */
+  get length(): number {
+    return this.#text.length;
+  }
+
   /** Nothing but usage can follow a finish reason. */
   get finished(): boolean {
     return this.#finish !== null;

@@ -21,7 +21,17 @@ export type Plan = {
   /** Monotonic milliseconds. */
   readonly sendBy: number | undefined;
   readonly timeLimitMs: number;
+  /** Reads the body as it comes, and says when it has enough. Absent: as much as a model is shown. */
+  readonly sink?: Sink;
+  /** Of the failpoints in here. */
+  readonly name?: string;
 };
+
+export interface Sink {
+  begin(status: number, headers: IncomingMessage["headers"]): void;
+  push(chunk: Buffer): void;
+  readonly full: boolean;
+}
 
 export type Answer = {
   readonly headers: IncomingMessage["headers"];
@@ -32,6 +42,7 @@ export type Answer = {
 
 export type Result = { readonly exchange: Exchange; readonly answer?: Answer };
 
+const nameOf = (plan: Plan): string => plan.name ?? "http_request";
 const notSent = (why: string): Result => ({ exchange: { kind: "not-sent", why } });
 const noAnswer = (why: string): Result => ({ exchange: { kind: "no-answer", why } });
 
@@ -44,7 +55,7 @@ export async function exchange(plan: Plan, ports: { clock: Clock; dialer: Dialer
   const over = new AbortController();
   try {
     const result = await send(plan, ports.clock, dialled.socket, over.signal);
-    if (result.exchange.kind !== "not-sent") failpoint("http_request:answered");
+    if (result.exchange.kind !== "not-sent") failpoint(`${nameOf(plan)}:answered`);
     return result;
   } finally {
     over.abort();
@@ -71,16 +82,16 @@ async function send(plan: Plan, clock: Clock, socket: Socket, over: AbortSignal)
     request.on("close", () => {
       if (!answered) lost("The connection was closed without an answer.");
     });
-    request.once("finish", () => failpoint("http_request:sent"));
+    request.once("finish", () => failpoint(`${nameOf(plan)}:sent`));
     request.once("response", (response) => {
       answered = true;
-      void readAnswer(response, over).then((answer) =>
+      void readAnswer(response, over, plan.sink).then((answer) =>
         resolve({ exchange: { kind: "answered", status: response.statusCode ?? 0 }, answer }),
       );
     });
     // With a socket that is already connected, `end` writes to it at once.
     request.once("socket", () => {
-      failpoint("http_request:connected");
+      failpoint(`${nameOf(plan)}:connected`);
       const refusal = lastLook(plan, clock, socket);
       if (refusal !== undefined) {
         resolve(notSent(refusal));
@@ -113,13 +124,15 @@ async function limit(plan: Plan, clock: Clock, over: AbortSignal, end: (why: str
   end(plan.isRead && plan.signal.aborted ? "It was cancelled." : `No answer within ${plan.timeLimitMs / 1000} s.`);
 }
 
-async function readAnswer(response: IncomingMessage, over: AbortSignal): Promise<Answer> {
+async function readAnswer(response: IncomingMessage, over: AbortSignal, sink: Sink | undefined): Promise<Answer> {
   const body = new BoundedBody();
   const { headers } = response;
+  sink?.begin(response.statusCode ?? 0, headers);
   try {
     for await (const chunk of response as AsyncIterable<Buffer>) {
       body.push(chunk);
-      if (body.full || over.aborted) return { headers, body, ending: "stopped" };
+      sink?.push(chunk);
+      if ((sink ?? body).full || over.aborted) return { headers, body, ending: "stopped" };
     }
     return { headers, body, ending: response.complete ? "complete" : "lost" };
   } catch {

@@ -39,6 +39,7 @@ const wide = fc.record({
   ),
   last_interrupt: fc.record({ relation: word, asked: word, done: word, reason: word }),
   open_tool: fc.option(word),
+  streamed: fc.integer({ min: 0, max: 2 ** 31 - 1 }),
 });
 
 describe("a status, whatever the ledger holds,", () => {

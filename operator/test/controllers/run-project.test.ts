@@ -331,6 +331,16 @@ describe("a Run's status", () => {
     assert.deepEqual(reasons(one, before, ["another"]), []);
   });
 
+  it("says what it does: asks, hears an answer come, runs a tool", () => {
+    const activity = (mirror: Mirror) => project(shown(mirror)).status.activity;
+    assert.equal(activity(working()), "asks the model");
+    assert.equal(activity(working({ streamed: 1_200 })), "hears the model answer: 1200 characters so far");
+    assert.equal(
+      activity(working({ streamed: 1_200, open_tool: "http_request", open_since: at(-1) })),
+      "runs http_request",
+    );
+  });
+
   it("asks to be looked at again when time alone will make a tool long", () => {
     const open = working({ status: "awaiting_tool", open_tool: "http_request", open_since: at(-2) });
     assert.equal(project(shown(open)).recheckMs, 3_000);

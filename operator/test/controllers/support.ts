@@ -81,6 +81,7 @@ export function aMirror(changes: Partial<Mirror> = {}): Mirror {
     reason: null,
     message: null,
     version: 1,
+    streamed: 0,
     lease_owner: null,
     stop: false,
     committed_at: null,

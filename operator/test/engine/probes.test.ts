@@ -1,10 +1,13 @@
 /** Writes whose answer was lost and that can be looked for: what the look says is what happens next. */
 import assert from "node:assert/strict";
 import { checkInvariants } from "#ledger/invariants.ts";
+import { claimRun } from "#ledger/leases.ts";
 import { ingest } from "#ledger/mailbox.ts";
 import { readRun } from "#ledger/reads.ts";
+import { driveRun } from "#engine/drive.ts";
 import type { ToolOutcome } from "#engine/ports.ts";
 import { MAX_EFFECT_ATTEMPTS, MAX_PROBES } from "#rules/journal.ts";
+import { CODE } from "#rules/limits.ts";
 import { asks, bench, done, drain, engineAgent, finder, lost, says, writer } from "../support/engine.ts";
 import { useLedger } from "../support/postgres.ts";
 import { aMessage } from "../support/world.ts";
@@ -135,6 +138,28 @@ describe("a write that can be looked for", () => {
     await drain(deps);
     assert.deepEqual([write.sent.length, find.sent.length], [1, 2]);
     assert.match(String(requests[1]?.messages.at(-1)?.content), /^NOT run now/);
+  });
+
+  it("is looked for by the worker that takes the turn over, and not sent again", async () => {
+    const runId = await start({ probe });
+    const gone = new AbortController();
+    const write = writer([
+      () => {
+        gone.abort();
+        return lost();
+      },
+    ]);
+    const found = (sent: { args: Readonly<Record<string, unknown>> }) => done(String(sent.args["key"]));
+    const find = finder([found]);
+    const first = bench(ledger.db, [asks(["write", { to: "a" }])], [write, find]);
+    const claim = await claimRun(ledger.db, "worker-1", 10_000, CODE);
+    assert.equal(claim?.runId, runId);
+    await driveRun(first.deps, claim, gone.signal);
+    assert.equal(find.sent.length, 0, "not before its settle time, and not by a worker that ends");
+    await drain(bench(ledger.db, [says("ok")], [write, find]).deps);
+    const { effects, status } = await readRun(ledger.db, runId);
+    assert.deepEqual([write.sent.length, find.sent.length], [1, 1]);
+    assert.deepEqual([status, effects[0]?.state], ["succeeded", "confirmed"]);
   });
 
   it("has the target that the Agent names, and the tool's own where an argument is missing", async () => {

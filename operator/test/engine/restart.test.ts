@@ -45,6 +45,8 @@ describe("a database whose power is cut during fifty turns (C40)", function () {
     const { id } = await engineAgent(db, ["calculate", "http_request"], {
       models: { primary: { baseURL: `${fakes.model.url}/v1`, model: "scripted" } },
       tools: { effects: [{ tool: "http_request", key: "Idempotency-Key" }] },
+      // All of them are held in their model call at the same time.
+      concurrency: { maxRuns: TURNS },
     });
     for (let n = 0; n < TURNS; n += 1) {
       const text = `script:restart url=${fakes.world.url}/keyed/restart/${n}`;

@@ -169,7 +169,13 @@ describe("a call that waits for a person", () => {
       const run = await parked();
       await decide(ledger.db, run);
       const late = await decide(ledger.db, run, { actor: person("carol"), approve: false });
-      assert.deepEqual(late, { kind: "late", state: "approved", by: "bob", already: false });
+      assert.deepEqual(late, {
+        kind: "late",
+        state: "approved",
+        by: "bob",
+        over: "AlreadyDecided",
+        already: false,
+      });
       assert.equal(await gateOf(run), "approved");
       assert.deepEqual(
         (await decisionsOf(run)).map((row) => [row["actor"], row["done"]]),
@@ -183,7 +189,8 @@ describe("a call that waits for a person", () => {
     it("as late once it has expired, whether anybody noticed or not, and once its turn ended", async () => {
       const run = await parked();
       await expire(run);
-      assert.deepEqual(await decide(ledger.db, run), { kind: "late", state: "open", by: null, already: false });
+      const late = await decide(ledger.db, run);
+      assert.deepEqual(late, { kind: "late", state: "open", by: null, over: "Expired", already: false });
       assert.equal(await gateOf(run), "open");
       const stopped = await parked();
       assert.equal(await stop(ledger.db, stopped.eventId), "cancelled");

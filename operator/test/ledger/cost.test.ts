@@ -168,7 +168,7 @@ describe("the cost of an iteration", () => {
 
     const RUN = { run: uuidv7(), token: 1 };
     for (const [name, params] of [
-      ["renew_lease", { ...RUN, lease_ms: 1000 }],
+      ["renew_lease", { ...RUN, lease_ms: 1000, streamed: 0 }],
       ["release_lease", { ...RUN, delay_ms: 0, reason: null, message: null, failed: false }],
       ["commit_results", { ...RUN, nonce: uuidv7(), results: "[]" }],
     ] as const) {

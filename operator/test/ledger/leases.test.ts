@@ -85,6 +85,19 @@ describe("a lease", () => {
     });
   });
 
+  it("shows how much of an answer has come, as a version only when it has grown, and forgets it with the response", async () => {
+    const run = await aClaimedRun(ledger.db);
+    const shown = async () => (await sql(ledger, "select streamed, version from runs where id = $1", [run.runId]))[0];
+    const before = await shown();
+    const version = Number(before?.["version"]);
+    await renewLease(ledger.db, run.runId, run.token, 10_000, 120);
+    assert.deepEqual(await shown(), { streamed: 120, version: version + 1 });
+    await renewLease(ledger.db, run.runId, run.token, 10_000, 120);
+    assert.deepEqual(await shown(), { streamed: 120, version: version + 1 });
+    await respond(ledger.db, run, [aCall()]);
+    assert.deepEqual(await shown(), { streamed: 0, version: version + 2 });
+  });
+
   it("is lost once it lapsed, even if nobody took over", async () => {
     const run = await aClaimedRun(ledger.db);
     await lapse(ledger, run.runId);

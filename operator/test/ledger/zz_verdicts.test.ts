@@ -24,6 +24,7 @@ const DECLARED: Readonly<Record<string, string>> = {
   ingest_event: "again duplicate folded new_run queued",
   commit_response: "already committed ended fenced",
   commit_results: "already committed ended fenced",
+  continue_request: "already continued ended fenced",
   finish_turn: "again already ended fenced finished",
   request_stop: "again already cancelled nothing_left stopping withdrawn",
   withdraw_event: "moved withdrawn",

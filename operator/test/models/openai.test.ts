@@ -65,6 +65,18 @@ describe("the model adapter, against a strict endpoint", () => {
 
   const writeCall = { name: "write_file", arguments: { path: "a", text: "b" } };
 
+  it("tells how much of a streamed answer has come, and hands on none of it before it is whole", async () => {
+    await script({ text: "Hello, and a longer text than one chunk." });
+    const lengths: number[] = [];
+    const outcome = await models.complete(request(), new AbortController().signal, (length) => lengths.push(length));
+    assert.equal(outcome.kind, "response");
+    assert.deepEqual(
+      lengths,
+      lengths.toSorted((a, b) => a - b),
+    );
+    assert.ok(lengths.every((length) => length <= 40) && lengths.includes(40), JSON.stringify(lengths));
+  });
+
   it("reads a streamed answer with its usage", async () => {
     const outcome = await responseTo({ text: "Hello, and a longer text than one chunk." });
     assert.equal(outcome.text, "Hello, and a longer text than one chunk.");

@@ -138,6 +138,11 @@ export function bench(
       },
     },
     tools: new Map(tools.map((tool) => [tool.name, tool])),
+    servers: {
+      open() {
+        throw new Error("this bench has no servers of tools");
+      },
+    },
     redaction,
     clock: systemClock,
     random: () => 0.5,

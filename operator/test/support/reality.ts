@@ -7,6 +7,7 @@ import { Database } from "#ledger/database.ts";
 import { claimRun } from "#ledger/leases.ts";
 import { ingest } from "#ledger/mailbox.ts";
 import { readRun } from "#ledger/reads.ts";
+import { mcpServers } from "#mcp/servers.ts";
 import { OpenAiModels } from "#models/openai.ts";
 import { CODE } from "#rules/limits.ts";
 import { afterFailure } from "#rules/retry.ts";
@@ -68,10 +69,13 @@ export function realBench(
   changes: { settings?: Partial<EngineSettings>; deps?: Partial<EngineDeps> } = {},
 ): Bench {
   const dialer = createDialer({ clock: systemClock, allowance: allowance(["127.0.0.1"]) });
+  const { credentials = { get: () => Promise.resolve({ kind: "missing", message: "create the Secret" }) } } =
+    changes.deps ?? {};
+  const servers = mcpServers({ clock: systemClock, dialer, credentials, callMs: TIMES.httpMs });
   const http = { ...httpRequestTool({ clock: systemClock, dialer }), timeLimitMs: TIMES.httpMs };
   return bench(db, [], [calculate, http], {
     settings: { sendMs: TIMES.sendMs, settleSlackMs: TIMES.settleSlackMs, ...changes.settings },
-    deps: { model: new OpenAiModels({ clock: systemClock }), retry: afterFailure, ...changes.deps },
+    deps: { model: new OpenAiModels({ clock: systemClock }), servers, retry: afterFailure, ...changes.deps },
   });
 }
 

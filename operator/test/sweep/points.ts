@@ -98,6 +98,8 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   pin_toolset: "only for an Agent with MCP servers; ledger tests with a swallowed reply, engine tests",
   effect_of_run: "controller, read only",
   decide_approval: "controller; ledger tests with swallowed replies, races with expiry, parking and stops",
+  asked_before: "only after a turn that ended at its limit; engine tests",
+  continue_request: "only after a clear yes; ledger tests",
   queue_for_claim: "only when two claims meet; ledger tests",
   release_lease: "only when a run waits; engine tests and the variant with a failing model",
 };

@@ -65,6 +65,8 @@ describe("http_request", () => {
     assert.equal(outcome.kind, "confirmed");
     assert.match(outcome.observation, /^HTTP 201\ncontent-type: application\/json\n\n\{"id":\d+/);
     assert.equal(outcome.receipt["status"], 201);
+    assert.deepEqual(outcome.receipt["result"], JSON.parse(outcome.observation.split("\n\n")[1] ?? ""));
+    assert.equal(outcome.partial, false);
     assert.equal((await world.log()).at(-1)?.["key"], EFFECT);
   });
 
@@ -198,6 +200,7 @@ describe("http_request", () => {
     assert.equal(outcome.kind, "confirmed");
     assert.ok(Buffer.byteLength(outcome.observation) <= MAX_OBSERVATION);
     assert.match(outcome.observation, /BEGIN[\s\S]*100000 bytes in all[\s\S]*END$/);
+    assert.deepEqual([outcome.partial, outcome.receipt["result"]], [true, undefined]);
     assert.ok(Buffer.byteLength(JSON.stringify(outcome.receipt)) <= MAX_RECEIPT);
     await set({ path: "/plain/big", mode: "big", bytes: 32 * 1024 * 1024 });
     const endless = await call({ method: "GET", url: `${world.url}/plain/big` });

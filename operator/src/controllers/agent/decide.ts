@@ -147,7 +147,7 @@ export function resolve(accepted: Accepted, facts: AgentFacts | null): Verdict<"
     };
   }
   const { reason, message } = facts.refs;
-  if (reason === null) return { status: "True", reason: "Resolved", message: "every reference was found" };
+  if (reason === null) return { status: "True", reason: "Resolved", message: message ?? "every reference was found" };
   return { status: "False", reason: reasonWord(reason, "Unresolved"), message: message ?? reason };
 }
 

@@ -215,7 +215,9 @@ function activityOf(mirror: Mirror, phase: RunPhase): string | undefined {
   if (phase !== "Running" && phase !== "AwaitingTool" && phase !== "Folded") return undefined;
   if (waits(mirror, phase)) return "waits for an approval";
   if (mirror.status === "queued" || mirror.lease_owner === null) return "waits for a worker";
-  return mirror.open_tool === null ? "asks the model" : clip(`runs ${mirror.open_tool}`, MAX_WORD_BYTES);
+  if (mirror.open_tool !== null) return clip(`runs ${mirror.open_tool}`, MAX_WORD_BYTES);
+  const streamed = mirror.streamed ?? 0;
+  return streamed === 0 ? "asks the model" : `hears the model answer: ${streamed} characters so far`;
 }
 
 /** What a person must repeat to decide, and what it is about. */

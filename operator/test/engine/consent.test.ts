@@ -1,0 +1,77 @@
+/** A turn ended at its limit and asked whether to go on: what a yes, and everything short of it, make of the next one. */
+import assert from "node:assert/strict";
+import { checkInvariants } from "#ledger/invariants.ts";
+import { ingest } from "#ledger/mailbox.ts";
+import type { Consent, Judge } from "#engine/judge.ts";
+import { asks, bench, done, drain, engineAgent, quick, says, writer } from "../support/engine.ts";
+import { sql } from "../support/positions.ts";
+import { useLedger } from "../support/postgres.ts";
+import { outcomeOf } from "../support/reality.ts";
+import { aMessage } from "../support/world.ts";
+
+describe("the message after a turn that ended at its limit", () => {
+  const ledger = useLedger();
+  afterEach(async () => assert.deepEqual(await checkInvariants(ledger.db), []));
+
+  const ALICE = { connector: "kubernetes", extId: "alice" };
+  const BOB = { connector: "kubernetes", extId: "bob" };
+
+  /** One write, the limit, a question; then this answer, after which the model asks for the same write again. */
+  async function after(answer: string, consent: Consent | undefined, actor = ALICE) {
+    const agent = await engineAgent(ledger.db, ["echo", "write"], { budgets: { iterations: 1 } });
+    const first = aMessage(agent.id, { actor: ALICE });
+    const opened = await ingest(ledger.db, first);
+    const tool = writer([done("filed as 7")]);
+    const write = asks(["write", { to: "issues" }]);
+    await drain(bench(ledger.db, [write, says("Issue 7 is filed. Shall I go on?")], [quick, tool]).deps);
+    const next = await ingest(
+      ledger.db,
+      aMessage(agent.id, { conversationKey: first.conversationKey, text: answer, actor }),
+    );
+    if (!("runId" in opened) || !("runId" in next)) throw new Error("no run");
+    await sql(ledger, `update runs set slice = '{"iterations": 1}' where id = $1`, [next.runId]);
+    const heard: { question: string; answer: string }[] = [];
+    const judge: Judge | undefined =
+      consent === undefined
+        ? undefined
+        : {
+            consent: (about) => {
+              heard.push(about);
+              return Promise.resolve(consent);
+            },
+            sensitivity: () => Promise.resolve("unsure"),
+          };
+    const { deps, requests } = bench(ledger.db, [write, says("Went on.")], [quick, tool], {
+      deps: judge === undefined ? {} : { judge },
+    });
+    await drain(deps);
+    const [link] = await sql<{ continues: boolean; same: boolean; calls: number }>(
+      ledger,
+      `select q.continues = p.request_id as continues, r.journal_scope = p.journal_scope as same, r.model_calls as calls
+       from runs r join logical_requests q on q.id = r.request_id, runs p where r.id = $1 and p.id = $2`,
+      [next.runId, opened.runId],
+    );
+    return { heard, requests, sent: tool.sent.length, link, ...(await outcomeOf(ledger.db, next.runId)) };
+  }
+
+  it("goes on in the journal of that turn after a clear yes: the same write gets the recorded result, with a budget of its own", async () => {
+    const went = await after("yes, please", "yes");
+    assert.deepEqual(went.heard, [{ question: "Issue 7 is filed. Shall I go on?", answer: "yes, please" }]);
+    assert.equal(went.sent, 1, "nothing was written a second time");
+    assert.match(went.run.calls[0]?.result ?? "", /^\(Not sent again: this is the recorded result.*\nfiled as 7$/s);
+    assert.deepEqual(went.link, { continues: true, same: true, calls: 2 });
+    assert.match(JSON.stringify(went.requests[0]?.messages), /Issue 7 is filed\. Shall I go on\?/);
+  });
+
+  for (const consent of ["unsure", "no", undefined] as const) {
+    it(`is an ordinary turn when the answer is ${consent ?? "read by no model"}`, async () => {
+      const went = await after("hm, what is still open?", consent);
+      assert.deepEqual([went.sent, went.link?.same, went.link?.continues], [2, false, null]);
+    });
+  }
+
+  it("is not even asked about when somebody else wrote it", async () => {
+    const went = await after("yes, please", "yes", BOB);
+    assert.deepEqual([went.heard, went.sent, went.link?.same], [[], 2, false]);
+  });
+});
