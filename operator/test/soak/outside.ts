@@ -6,7 +6,7 @@ import type { Tool, ToolContext, ToolOutcome } from "#engine/ports.ts";
 import { done, lost } from "../support/engine.ts";
 import type { Mortal } from "./mortal.ts";
 
-export const FATES = ["ok", "ok", "ok", "answer lost", "request lost", "refused", "dies before", "dies after"] as const;
+export const FATES = ["ok", "answer lost", "request lost", "refused", "dies before", "dies after"] as const;
 export type Fate = (typeof FATES)[number];
 
 export class Outside {

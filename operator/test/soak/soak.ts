@@ -37,13 +37,16 @@ export type Op = keyof typeof WEIGHTS;
 
 const CALLS = ["echo", "keyed a", "keyed b", "plain a", "plain b", "guarded a"] as const;
 /** What the model asks for in a turn, response by response; then it answers. */
-const plan = fc.array(fc.array(fc.constantFrom(...CALLS), { minLength: 1, maxLength: 4 }), { maxLength: 3 });
+const plan = fc.array(fc.array(fc.constantFrom(...CALLS), { minLength: 1, maxLength: 4 }), {
+  minLength: 1,
+  maxLength: 3,
+});
 const step = fc.record({
   op: fc.oneof(...Object.entries(WEIGHTS).map(([op, weight]) => ({ weight, arbitrary: fc.constant(op as Op) }))),
   worker: fc.nat(1),
   pick: fc.nat(1000),
   plan,
-  fates: fc.array(fc.constantFrom(...FATES), { maxLength: 3 }),
+  fates: fc.array(fc.constantFrom(...FATES), { maxLength: 5, size: "max" }),
   /** After how many statements the worker dies; beyond what a turn takes it lives. */
   dies: fc.option(fc.record({ after: fc.nat(18), behind: fc.boolean() }), { freq: 2 }),
 });
@@ -140,6 +143,7 @@ export class Soak {
   async run(steps: readonly Step[]): Promise<void> {
     await this.#db.pool.query("truncate agents, actors, conversations, runs, message_events cascade");
     this.#outside = new Outside();
+    this.#outside.fates = steps.flatMap(({ fates }): readonly Fate[] => fates);
     this.#delivered = [];
     this.#plans.clear();
     const { id, generation } = await engineAgent(this.#db, ["echo", "keyed", "plain", "guarded"], {
@@ -178,9 +182,8 @@ export class Soak {
     assert.equal((await ingest(this.#db, again.message)).kind, "duplicate");
   }
 
-  async work({ worker, fates, dies }: Step): Promise<void> {
+  async work({ worker, dies }: Step): Promise<void> {
     const one = this.#workers[worker] as Worker;
-    this.#outside.fates = [...fates] as Fate[];
     const claim = await claimRun(one.db, one.deps.settings.owner, one.deps.settings.leaseMs, CODE);
     if (claim === null) return;
     this.#tally.add(claim.takeover ? "claim takeover" : "claim due");
