@@ -99,7 +99,8 @@ export function choose(book: ParsedBook, messages: readonly ModelMessage[]): Cho
     if (entry?.role !== "user") continue;
     const name = MARKER.exec(entry.content)?.[1] ?? matching(book, entry.content);
     if (name === undefined) continue;
-    return { script: name, start: index, step: stepsAfter(messages, index), parameters: parametersOf(entry.content) };
+    const parameters = { ...parametersOf(entry.content), ...namedBy(messages) };
+    return { script: name, start: index, step: stepsAfter(messages, index), parameters };
   }
   const start = messages.findLastIndex((entry, index) => entry.role === "user" && messages[index - 1]?.role !== "tool");
   return { script: undefined, start, step: stepsAfter(messages, start), parameters: {} };
@@ -117,6 +118,15 @@ function parametersOf(text: string): Record<string, string> {
   const marker = MARKER.exec(text);
   const after = marker === null ? "" : text.slice(marker.index);
   return Object.fromEntries([...after.matchAll(PARAMETER)].map((match) => [match[1] ?? "", match[2] ?? ""]));
+}
+
+/** `{{effect}}`: the newest write that a tool's result named, as a model that read it would name it. */
+function namedBy(messages: readonly ModelMessage[]): Record<string, string> {
+  for (const entry of messages.toReversed()) {
+    const effect = entry.role === "tool" ? /\bis effect ([0-9a-f-]{36})\b/.exec(entry.content)?.[1] : undefined;
+    if (effect !== undefined) return { effect };
+  }
+  return {};
 }
 
 /** The answer that sampling number `sample` (from 0) of `step` gets; undefined when the script has no such step. */

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { WorkerProcess } from "./process.ts";
 import { type Case, CASE_MS, ended, type Ledgers, startCase, startPeople, type World } from "./scenario.ts";
 import type { Scenario } from "./scenarios.ts";
-import { type EndState, endState } from "./state.ts";
+import { accepted, type EndState, endState } from "./state.ts";
 
 /** Outside calls of the scenarios: before and after each, and inside the one that changes the world. */
 export const PORTS = [
@@ -21,6 +21,9 @@ export const PORTS = [
   "http_request:sent",
   "http_request:answered",
   "after:tool.http_request",
+  "mcp:connected",
+  "mcp:sent",
+  "mcp:answered",
 ] as const;
 
 /** Statements that a worker runs in the scenarios, first run and recovery together. */
@@ -49,6 +52,9 @@ export const SWEPT = [
   "remember",
   "recall",
   "closed_gates",
+  "pin_toolset",
+  "read_toolset",
+  "read_effect",
 ] as const;
 
 /** Where else the others are swept or why they cannot matter: by prefix. */
@@ -93,9 +99,6 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   read_result: "a tool's read; engine tests",
   read_built_on: "a tool's read; engine tests",
   read_before: "a tool's read; engine tests",
-  read_effect: "only for a look at another effect and for an undo, read only; engine tests",
-  read_toolset: "only for an Agent with MCP servers, read only; engine tests",
-  pin_toolset: "only for an Agent with MCP servers; ledger tests with a swallowed reply, engine tests",
   effect_of_run: "controller, read only",
   decide_approval: "controller; ledger tests with swallowed replies, races with expiry, parking and stops",
   asked_before: "only after a turn that ended at its limit; engine tests",
@@ -149,5 +152,5 @@ export async function record(ledgers: Ledgers, fakes: World, scenario: Scenario,
   }
   const passed = (await readFile(log, "utf8")).split("\n").filter((name) => name !== "");
   await rm(folder, { recursive: true });
-  return { points: pointsOf(passed), end: await endState(item, await fakes.world.log()) };
+  return { points: pointsOf(passed), end: await endState(item, await accepted(fakes)) };
 }

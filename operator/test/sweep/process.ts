@@ -37,6 +37,7 @@ export class WorkerProcess {
         PAWL_SEND_MS: String(TIMES.send),
         PAWL_SETTLE_SLACK_MS: String(TIMES.settleSlack),
         PAWL_HTTP_TIMEOUT_MS: String(TIMES.httpTimeout),
+        PAWL_MCP_TIMEOUT_MS: String(TIMES.httpTimeout),
         PAWL_POLL_MS: String(TIMES.poll),
         ...(options.failpoint === undefined ? {} : { PAWL_FAILPOINT: options.failpoint }),
         ...(options.failpointLog === undefined ? {} : { PAWL_FAILPOINT_LOG: options.failpointLog }),

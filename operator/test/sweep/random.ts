@@ -9,7 +9,7 @@ import { record } from "./points.ts";
 import { WorkerProcess } from "./process.ts";
 import { type Case, ended, type Ledgers, openCase, sleep, startPeople, sweepAgent, type World } from "./scenario.ts";
 import { type Scenario, SCENARIOS } from "./scenarios.ts";
-import type { EndState, Write } from "./state.ts";
+import { accepted, type EndState, type Write } from "./state.ts";
 import { judgeBy } from "./verdict.ts";
 
 /** Conversations that are alive at a time: enough that a kill nearly always meets some, in different places. */
@@ -98,7 +98,7 @@ async function feed(
 }
 
 async function judgeAll(fakes: World, opened: readonly Opened[], ends: ReadonlyMap<Scenario, EndState>) {
-  const log: readonly Write[] = await fakes.world.log();
+  const log: readonly Write[] = await accepted(fakes);
   const bad: { item: Case; violations: string[] }[] = [];
   const sums = { violations: 0, lost: 0, duplicated: 0, unknown: 0, toldUnknown: 0 };
   for (const { item, over } of opened) {

@@ -19,16 +19,17 @@ export const SETTLE_MS = TIMES.send + TIMES.httpTimeout + TIMES.settleSlack;
 /** What a fault leaves open is over by then; a case that takes longer hangs, and says so. */
 export const CASE_MS = 60_000;
 
-export type World = { readonly model: Fake; readonly world: Fake; stop(): Promise<void> };
+export type World = { readonly model: Fake; readonly world: Fake; readonly mcp: Fake; stop(): Promise<void> };
 
 export async function startWorld(): Promise<World> {
-  const [model, world] = await Promise.all([startFake("model"), startFake("world")]);
+  const [model, world, mcp] = await Promise.all([startFake("model"), startFake("world"), startFake("mcp")]);
   await model.control("PUT", "/script", BOOK);
   return {
     model,
     world,
+    mcp,
     stop: async () => {
-      await Promise.all([model.stop(), world.stop()]);
+      await Promise.all([model.stop(), world.stop(), mcp.stop()]);
     },
   };
 }
@@ -64,7 +65,7 @@ export function sweepAgent(
     spec: {
       instructions: "Do as you are told.",
       models: { primary: { baseURL: `${fakes.model.url}/v1`, model: "scripted" } },
-      tools: scenario.tools,
+      tools: scenario.tools(fakes),
     },
     specHash: "1",
     suspended: false,

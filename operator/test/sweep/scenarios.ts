@@ -15,7 +15,7 @@ export type Scenario = {
   /** Where its writes go: a receiver that honours keys, or one that does not. */
   readonly place: "keyed" | "plain";
   /** spec.tools of its Agent. */
-  readonly tools: Readonly<Record<string, unknown>>;
+  tools(fakes: World): Readonly<Record<string, unknown>>;
   readonly world?: { readonly mode: "cut"; readonly times?: number };
   /** True: the world hides an answer that nobody can ask for again, so that an effect ends unknown, and says so. */
   readonly hides?: true;
@@ -49,6 +49,31 @@ const PROBED = {
     },
   ],
 };
+
+/** A tracker that is an MCP server: what it creates is found by key, what it closes is seen to be closed. */
+const desk = (fakes: World) => ({
+  mcpServers: [{ name: "desk", url: `${fakes.mcp.url}/mcp`, tools: ["*_ticket"] }],
+  effects: [
+    {
+      tool: "desk_create_ticket",
+      target: "ticket {title}",
+      key: "key",
+      probe: { tool: "desk_find_ticket", arguments: { key: "{effect.id}" }, absenceIsConclusive: true },
+      compensate: { tool: "desk_close_ticket", arguments: { id: "{result.id}" } },
+    },
+    {
+      tool: "desk_close_ticket",
+      probe: {
+        tool: "desk_read_ticket",
+        arguments: { id: "{id}" },
+        found: '"state":"closed"',
+        absenceIsConclusive: true,
+      },
+    },
+    { tool: "desk_find_ticket", effect: "tool.query" },
+    { tool: "desk_read_ticket", effect: "tool.query" },
+  ],
+});
 
 /** Bob decides about the one call that waits for somebody. */
 async function decide(item: Case, approve: boolean, signal: AbortSignal): Promise<void> {
@@ -87,7 +112,7 @@ export const SCENARIOS: readonly Scenario[] = [
     name: "write",
     scripts: [[{ calls: [calculate, post()] }, { text: "I wrote the note." }]],
     place: "keyed",
-    tools: KEYED,
+    tools: () => KEYED,
   },
   {
     // Quick, a read, two targets, and the first write once more: two effects, whatever falls when.
@@ -100,13 +125,13 @@ export const SCENARIOS: readonly Scenario[] = [
       ],
     ],
     place: "keyed",
-    tools: KEYED,
+    tools: () => KEYED,
   },
   {
     name: "hidden",
     scripts: [[{ calls: [post()] }, { text: "I cannot tell whether it was written." }]],
     place: "plain",
-    tools: { builtin: BUILTIN },
+    tools: () => ({ builtin: BUILTIN }),
     world: { mode: "cut" },
     hides: true,
   },
@@ -115,7 +140,7 @@ export const SCENARIOS: readonly Scenario[] = [
     // The second answer never comes: what ends the run is the person.
     scripts: [[{ calls: [post()] }, { fault: { kind: "stall" } }]],
     place: "keyed",
-    tools: KEYED,
+    tools: () => KEYED,
     async meanwhile(item, _fakes, signal) {
       await pastItsFirstCalls(item, signal);
       const actor = { connector: "kubernetes", extId: "alice" };
@@ -131,7 +156,7 @@ export const SCENARIOS: readonly Scenario[] = [
       [{ calls: [calculate, post("/two")] }, { text: "Two is written." }],
     ],
     place: "keyed",
-    tools: KEYED,
+    tools: () => KEYED,
     async meanwhile(item, fakes, signal) {
       await pastItsFirstCalls(item, signal);
       await insist(() => ingest(item.db, followUp(item, fakes)));
@@ -146,7 +171,7 @@ export const SCENARIOS: readonly Scenario[] = [
     name: "probe",
     scripts: [[{ calls: [calculate, post()] }, { text: "I wrote the note." }]],
     place: "plain",
-    tools: PROBED,
+    tools: () => PROBED,
     world: { mode: "cut", times: 1 },
     varies: true,
   },
@@ -154,15 +179,29 @@ export const SCENARIOS: readonly Scenario[] = [
     name: "approved",
     scripts: [[{ calls: [calculate, post()] }, { text: "I wrote the note." }]],
     place: "keyed",
-    tools: { ...KEYED, requireApproval: ["http_request"] },
+    tools: () => ({ ...KEYED, requireApproval: ["http_request"] }),
     meanwhile: (item, _fakes, signal) => decide(item, true, signal),
   },
   {
     name: "rejected",
     scripts: [[{ calls: [calculate, post()] }, { text: "Nobody wanted it." }]],
     place: "keyed",
-    tools: { ...KEYED, requireApproval: ["http_request"] },
+    tools: () => ({ ...KEYED, requireApproval: ["http_request"] }),
     meanwhile: (item, _fakes, signal) => decide(item, false, signal),
+  },
+  {
+    // Created through an MCP server and taken back again: a compensation is a write like any other.
+    name: "mcp",
+    scripts: [
+      [
+        { calls: [{ name: "desk_create_ticket", arguments: { title: "{{url}}" } }] },
+        { calls: [{ name: "undo", arguments: { effect: "{{effect}}" } }] },
+        { text: "Created, and closed again." },
+      ],
+    ],
+    place: "plain",
+    tools: desk,
+    varies: true,
   },
   {
     name: "memory",
@@ -174,7 +213,7 @@ export const SCENARIOS: readonly Scenario[] = [
       ],
     ],
     place: "plain",
-    tools: { builtin: ["calculate", "remember", "recall"] },
+    tools: () => ({ builtin: ["calculate", "remember", "recall"] }),
     // What is recalled are the memories of all of the Agent's conversations, newest first.
     varies: true,
   },

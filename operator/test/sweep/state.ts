@@ -3,7 +3,7 @@
  * the same thing are taken out, everything else is as the ledger and the world have it.
  */
 import type { LogEntry } from "@pawl/fakes";
-import type { Case } from "./scenario.ts";
+import type { Case, World } from "./scenario.ts";
 
 export type EndState = {
   readonly runs: readonly { status: string; reason: string | null }[];
@@ -18,6 +18,25 @@ export type EndState = {
 };
 
 export type Write = LogEntry & { path?: string; outcome?: string; key?: string | null };
+
+type McpCall = LogEntry & { tool?: string; arguments?: { title?: string; id?: number; key?: string } };
+
+/** What the world and the MCP server accepted, each in its own log, as writes and reads with a path. Only what has a key argument has a key. */
+export async function accepted(fakes: World): Promise<Write[]> {
+  const [writes, calls] = await Promise.all([fakes.world.log(), fakes.mcp.log()]);
+  const tickets = (await fakes.mcp.control("GET", "/tickets")) as { id: number; title: string }[];
+  const keys = new Set<string>();
+  const done = (calls as McpCall[]).map((call): Write => {
+    const { title = tickets.find(({ id }) => id === call.arguments?.id)?.title, key = null } = call.arguments ?? {};
+    const path = `${title === undefined ? "" : new URL(title).pathname}/${call.tool}`;
+    if (call.tool === "close_ticket") return { ...call, path, outcome: "write" };
+    if (call.tool !== "create_ticket") return { ...call, path, outcome: "read" };
+    const outcome = key !== null && keys.has(key) ? "replay" : "write";
+    if (key !== null) keys.add(key);
+    return { ...call, path, outcome, key };
+  });
+  return [...writes, ...done];
+}
 
 const plain = (item: Case, text: string): string =>
   text

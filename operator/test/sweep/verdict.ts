@@ -5,7 +5,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { checkInvariants } from "#ledger/invariants.ts";
 import type { Case, World } from "./scenario.ts";
-import { type EndState, endState, type Write, writesOf } from "./state.ts";
+import { accepted, type EndState, endState, type Write, writesOf } from "./state.ts";
 
 export type Verdict = {
   readonly violations: string[];
@@ -28,7 +28,7 @@ function differences(wanted: EndState, found: EndState, hides: boolean): string[
 }
 
 export async function judge(fakes: World, item: Case, wanted: EndState): Promise<Verdict> {
-  return judgeBy(await fakes.world.log(), item, wanted, true);
+  return judgeBy(await accepted(fakes), item, wanted, true);
 }
 
 /** `wholeLedger`: false when many cases share one, whose invariants are checked once for all of them. */
@@ -49,7 +49,9 @@ export async function judgeBy(
     [item.conversationId],
   );
   const ids = new Set(rows.map(({ id }) => id));
-  const strays = writesOf(item, log).filter(({ outcome, key }) => outcome !== "read" && !ids.has(key ?? ""));
+  const strays = writesOf(item, log).filter(
+    ({ outcome, key }) => outcome !== "read" && key !== undefined && !ids.has(key ?? ""),
+  );
   if (strays.length > 0) violations.push(`${strays.length} writes came with a key that is no effect's id`);
   const answered = found.messages.filter((state, index) => state !== wanted.messages[index]).length;
   const unknown = found.effects.filter(({ state }) => state === "unknown").length;
