@@ -19,7 +19,8 @@ async function watchLines(pawl: Pawl, name: string): Promise<string[]> {
       // The first lines are what was there: from here on the watch sees every change.
       if (!applied) await pawl.kubectl.apply(runNamed(name, "What is 6 * 7?", { agentRef: { name: "hello" } }));
       applied = true;
-      const lines = text.split("\n");
+      // A chunk may end in the middle of a line.
+      const lines = text.split("\n").slice(0, -1);
       if (lines.some((line) => line.startsWith(`${name} `) && line.includes("Succeeded"))) return lines;
     }
     return text.split("\n");
