@@ -232,6 +232,8 @@ export type Summary = {
   lost: number;
   duplicated: number;
   unknown: number;
+  /** Given up before their first byte, and told so. */
+  unsent: number;
   recoverMs: { p50: number; p99: number };
 };
 
@@ -250,6 +252,7 @@ export function summarise(outcomes: readonly Outcome[]): Summary {
     lost: sum((outcome) => outcome.lost),
     duplicated: sum((outcome) => outcome.duplicated),
     unknown: sum((outcome) => outcome.unknown),
+    unsent: sum((outcome) => outcome.unsent),
     recoverMs: { p50: quantile(0.5), p99: quantile(0.99) },
   };
 }

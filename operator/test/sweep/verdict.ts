@@ -13,6 +13,8 @@ export type Verdict = {
   readonly duplicated: number;
   /** Effects of unknown outcome although nobody hid an answer. */
   readonly unknown: number;
+  /** Writes that were given up before their first byte, because their worker or the ledger was away for too long, and told so. */
+  readonly unsent: number;
 };
 
 const total = (writes: EndState["writes"]): number => Object.values(writes).reduce((sum, count) => sum + count, 0);
@@ -31,6 +33,17 @@ export async function judge(fakes: World, item: Case, wanted: EndState): Promise
   return judgeBy(await accepted(fakes), item, wanted, true);
 }
 
+/** Writes whose time to be sent was over before they could be, which the model was told: failed, and none of them arrived. */
+async function neverSent(item: Case, log: readonly Write[]): Promise<number> {
+  const { rows } = await item.db.pool.query<{ id: string }>(
+    `select e.id from commitment_effects e join runs r on r.id = e.run_id
+     where r.conversation_id = $1 and e.state = 'failed' and e.observation like 'Nothing was sent%'`,
+    [item.conversationId],
+  );
+  const arrived = new Set(writesOf(item, log).map(({ key }) => key));
+  return rows.filter(({ id }) => !arrived.has(id)).length;
+}
+
 /** `wholeLedger`: false when many cases share one, whose invariants are checked once for all of them. */
 export async function judgeBy(
   log: readonly Write[],
@@ -43,7 +56,9 @@ export async function judgeBy(
     : [];
   const hides = item.scenario.hides === true;
   const found = await endState(item, log);
-  violations.push(...differences(wanted, found, hides));
+  const unsent = await neverSent(item, log);
+  // The scripted model does not try again what it is told was not sent: from there on its turn is another one.
+  if (unsent === 0) violations.push(...differences(wanted, found, hides));
   const { rows } = await item.db.pool.query<{ id: string }>(
     "select e.id from commitment_effects e join runs r on r.id = e.run_id where r.conversation_id = $1 and e.kind <> 'reply'",
     [item.conversationId],
@@ -64,5 +79,6 @@ export async function judgeBy(
         0,
       ) + Math.max(0, found.replies.length - wanted.replies.length),
     unknown: hides ? 0 : unknown,
+    unsent,
   };
 }
