@@ -9,6 +9,7 @@ import {
   DEFAULT_WALL_CLOCK_MS,
   MAX_APPROVAL_EXPIRES_MS,
 } from "#rules/limits.ts";
+import { durationMs } from "#rules/duration.ts";
 import { PawlError } from "#rules/errors.ts";
 import { toMicros } from "#rules/money.ts";
 import type { PlaceRule } from "#rules/place.ts";
@@ -124,17 +125,6 @@ export type AgentSpec = {
   /** Who may be shown what is remembered; null: its author did not say. */
   readonly memoryAudience: "conversation" | "agent" | null;
 };
-
-const UNITS: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
-
-/** "1m30s" in milliseconds; undefined when it is no duration. */
-export function durationMs(text: string): number | undefined {
-  if (!/^(\d+(ms|s|m|h))+$/.test(text)) return undefined;
-  return [...text.matchAll(/(\d+)(ms|s|m|h)/g)].reduce(
-    (sum, [, n, unit]) => sum + Number(n) * (UNITS[unit ?? ""] ?? 0),
-    0,
-  );
-}
 
 /** The lower of two ceilings; an absent one is none. */
 const lower = (...limits: (number | undefined)[]): number =>
