@@ -65,13 +65,13 @@ export function chatSdk(strategy: string): TalkSystem {
   return {
     async open(url) {
       sdk = (await import(CHAT)) as ChatPackage;
-      const { createPostgresState } = (await import(STATE)) as StatePackage;
+      const state = (await import(STATE)) as StatePackage;
       // Its defaults, but for the quiet time, which is everybody's.
       const waits = strategy === "burst" || strategy === "debounce" ? { debounceMs: QUIET_MS } : {};
       bot = new sdk.Chat({
         userName: adapter.userName,
         adapters: { bench: adapter },
-        state: createPostgresState({ url, logger: quiet }),
+        state: state.createPostgresState({ url, logger: quiet }),
         concurrency: { strategy, ...waits },
         logger: quiet,
       });

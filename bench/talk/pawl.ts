@@ -33,7 +33,7 @@ const ROWS = `
          (select count(*)::int from run_triggers t join runs a on a.id = t.run_id
           where t.event_id = e.id and t.delivered_ordinal is not null and a.reply_at is not null) as answers,
          extract(epoch from (select min(a.reply_at) from run_triggers t join runs a on a.id = t.run_id
-          where t.event_id = e.id and t.delivered_ordinal is not null and a.reply_at is not null) - e.received_at) * 1000 as wait_ms
+          where t.event_id = e.id and t.delivered_ordinal is not null and a.reply_at is not null) - e.received_at)::float8 * 1000 as wait_ms
   from message_events e left join runs r on r.id = e.run_id where e.kind = 'message'`;
 
 export function pawl(mode: Mode): TalkSystem {
@@ -122,7 +122,7 @@ export function pawl(mode: Mode): TalkSystem {
         lost: lost.map(({ id }) => id),
         doubled: rows.filter(({ answers }) => answers > 1).map(({ id }) => id),
         stopped: rows.filter(({ answers }) => answers === 0).length,
-        waits: rows.flatMap(({ wait_ms }) => (wait_ms === null ? [] : [Number(wait_ms)])),
+        waits: rows.flatMap(({ wait_ms }) => (wait_ms === null ? [] : [wait_ms])),
       };
     },
 
