@@ -132,7 +132,7 @@ export const INVARIANTS: readonly { name: string; statement: Statement<Record<ne
      where c.steps > 0 and r.cost_micros is distinct from case when r.charged_calls = 0 and not c.unknown then c.sum end`,
   ),
   invariant(
-    "i10_a_live_run_counts_its_messages_and_knows_who_asked",
+    "i10_a_live_run_counts_its_messages",
     `select r.id::text as offender from runs r join logical_requests q on q.id = r.request_id
      where r.live and r.root_id = r.id and (r.requester is distinct from q.requester
        or r.trigger_count <> (select count(*) from run_triggers t where t.run_id = r.id))`,

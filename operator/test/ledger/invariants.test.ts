@@ -162,6 +162,7 @@ describe("the invariants as SQL", () => {
     i8_one_reply: () => [
       [
         "drop index effects_one_reply",
+        "drop index effects_one_of_call",
         dropChecks("commitment_effects"),
         `insert into commitment_effects select (jsonb_populate_record(e, '{"id": "${NEW}"}')).*
          from commitment_effects e where kind = 'reply'`,
@@ -176,7 +177,7 @@ describe("the invariants as SQL", () => {
       [`update run_steps set cost_micros = null where run_id = '${row.live}'`],
       row.live,
     ],
-    i10_a_live_run_counts_its_messages_and_knows_who_asked: () => [
+    i10_a_live_run_counts_its_messages: () => [
       [`update runs set trigger_count = 2 where id = '${row.live}'`],
       row.live,
     ],
