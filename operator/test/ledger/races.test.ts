@@ -315,6 +315,19 @@ describe("two writers at once", () => {
       assert.deepEqual(await stateOf(waiting.eventId), { state: "withdrawn", run_id: null });
     });
 
+    it("of a message that the turn never read: ended first, it is taken back from the turn that it was handed on to", async () => {
+      const run = await aClaimedRun(ledger.db);
+      const conversation = await conversationOf(ledger, run.runId);
+      const unread = { seenSeq: 0, status: "failed" } as const;
+      const [ended, stopped] = await overlap(
+        { db: ledger.db, body: (tx) => endIn(tx, run, conversation, unread) },
+        () => stop(other, run.eventId),
+      );
+      assert.ok(ended.kind === "finished" && ended.nextRunId !== null);
+      assert.equal(stopped, "cancelled");
+      assert.deepEqual(await stateOf(run.eventId), { state: "withdrawn", run_id: null });
+    });
+
     it("of a message that waits: taken back first, there is no next turn", async () => {
       const run = await aClaimedRun(ledger.db);
       const waiting = await ingest(ledger.db, next(run));
