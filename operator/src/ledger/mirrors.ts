@@ -2,6 +2,7 @@
 import { DEFAULT_MAX_RUNS } from "#rules/limits.ts";
 import type { Runner } from "./database.ts";
 import { statement, type Values } from "./statement.ts";
+import { CROSSED_ANEW } from "./unsent.ts";
 
 /** Nobody counts on beyond this, neither here nor in front of a status. */
 export const MAX_AHEAD = 1_000;
@@ -110,8 +111,9 @@ const MIRROR_SELECT = `
   left join lateral (
     select count(*)::int as total, (count(*) filter (where state = 'unknown'))::int as unknown,
            jsonb_agg(jsonb_build_object('name', name, 'target', target, 'state', state) order by nth) filter (where nth <= 3) as last
-    from (select n.target, n.state, t.tool as name, row_number() over (order by n.dispatched_at desc, n.id desc) as nth
-          from commitment_effects n join tool_calls t on t.id = n.call_id where n.run_id = r.id and n.kind <> 'reply') n) f on true
+    from (select e.target, e.state, t.tool as name, row_number() over (order by e.dispatched_at desc, e.id desc) as nth
+          from commitment_effects e join tool_calls t on t.id = e.call_id
+          where e.run_id = r.id and e.kind <> 'reply' and not ${CROSSED_ANEW}) n) f on true
   left join lateral (
     select count(*)::int as total, (array_agg(jsonb_build_object('relation', relation, 'asked', asked, 'done', done, 'reason', reason)
            order by at desc))[1] as last from interrupts where run_id = r.id or run_id = any (r.inherits)) i on true

@@ -156,6 +156,7 @@ describe("the invariants as SQL", () => {
     i8_one_reply: () => [
       [
         "drop index effects_one_reply",
+        "drop index effects_one_of_call",
         dropChecks("commitment_effects"),
         `insert into commitment_effects select (jsonb_populate_record(e, '{"id": "${NEW}"}')).*
          from commitment_effects e where kind = 'reply'`,
