@@ -3,7 +3,7 @@ import { parseArgs } from "node:util";
 import { UserError } from "../hack/lib/say.ts";
 import { runMain } from "../hack/lib/main.ts";
 import { type Bar, lastLine } from "./arithmetic.ts";
-import { step } from "./step.ts";
+import { step, stepDisk } from "./step.ts";
 import { table } from "./table.ts";
 
 export type Options = { readonly rounds: number; readonly say: (line: string) => void };
@@ -13,7 +13,7 @@ export type Benchmark = {
   run(options: Options): Promise<{ readonly bars: readonly Bar[]; readonly table: string }>;
 };
 
-const BENCHMARKS: Readonly<Record<string, Benchmark>> = { step };
+const BENCHMARKS: Readonly<Record<string, Benchmark>> = { step, "step-disk": stepDisk };
 /** Odd, so that a median is a value that was measured. */
 const ROUNDS = 5;
 
@@ -22,7 +22,7 @@ const HELP = `benchmarks, side by side with their peers on one PostgreSQL, media
   npm run bench -- NAME [--json] [--rounds N]
 
 ${Object.entries(BENCHMARKS)
-  .map(([name, { about }]) => `  ${name.padEnd(8)} ${about}`)
+  .map(([name, { about }]) => `  ${name.padEnd(10)} ${about}`)
   .join("\n")}
 
 --rounds N   how often everything is measured (${ROUNDS})
