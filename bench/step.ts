@@ -10,7 +10,7 @@ import { installPeers } from "./install.ts";
 import type { Benchmark, Options } from "./main.ts";
 import { SystemProcess, Unavailable } from "./process.ts";
 import { startServer, tidy } from "./server.ts";
-import { type Measured, SYSTEMS } from "./system.ts";
+import { type Measured, type Order, SYSTEMS } from "./system.ts";
 import { table } from "./table.ts";
 
 export const STEPS = [50, 200, 1_000] as const;
@@ -108,18 +108,15 @@ export function tableOf({ systems, floor }: Results, shown: readonly Cell[] = CE
   return table(["run", "system", "p50 ms", "p99 ms", "round trips", "commits", "WAL bytes", ""], rows);
 }
 
-type Running = {
-  readonly postgres: Postgres;
-  readonly floor: Floor;
-  readonly systems: readonly SystemProcess[];
-};
+type StepSystem = SystemProcess<Order, Measured>;
+type Running = { readonly postgres: Postgres; readonly floor: Floor; readonly systems: readonly StepSystem[] };
 
 async function start(postgres: Postgres, say: (line: string) => void): Promise<Running> {
-  const systems: SystemProcess[] = [];
+  const systems: StepSystem[] = [];
   for (const name of SYSTEMS) {
     const url = await postgres.create({ empty: true });
     try {
-      const system = await SystemProcess.start(name, url);
+      const system = await SystemProcess.start<Order, Measured>("worker.ts", name, url);
       systems.push(system);
       await system.measure({ steps: 50, bytes: 1_024, effects: 0, limitMs: LIMIT_MS }); // warms up
       await tidy(postgres, url);
@@ -136,7 +133,7 @@ async function measureAll(
   cells: readonly Cell[],
   { rounds, say }: Options,
 ): Promise<Results> {
-  const measured = new Map(systems.map(({ name }) => [name as string, new Map<string, Measured[]>()]));
+  const measured = new Map(systems.map(({ name }) => [name, new Map<string, Measured[]>()]));
   const floors = new Map<string, number[]>();
   const effects = new Map<number, number[]>();
   const own = systems.find(({ name }) => name === "pawl");
