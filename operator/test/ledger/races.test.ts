@@ -6,7 +6,7 @@ import { redispatchEffect, settleEffect } from "#ledger/effects.ts";
 import { checkInvariants } from "#ledger/invariants.ts";
 import { claimRun, releaseLease } from "#ledger/leases.ts";
 import { ingest, type Message } from "#ledger/mailbox.ts";
-import { finishTurn, requestStop } from "#ledger/turns.ts";
+import { finishTurn, requestStop, type TurnEnd } from "#ledger/turns.ts";
 import type { Runner } from "#ledger/database.ts";
 import { hold, overlap, pausedBefore, untilBlocked } from "../support/interleave.ts";
 import { alone, count, conversationOf, end, lapse, runRow, sql, stop } from "../support/positions.ts";
@@ -434,7 +434,12 @@ describe("two writers at once", () => {
   });
 });
 
-function endIn(tx: Runner, run: { runId: string; token: number }, conversationId: string) {
+function endIn(
+  tx: Runner,
+  run: { runId: string; token: number },
+  conversationId: string,
+  changes: Partial<TurnEnd> = {},
+) {
   return finishTurn(tx, {
     conversationId,
     runId: run.runId,
@@ -444,5 +449,6 @@ function endIn(tx: Runner, run: { runId: string; token: number }, conversationId
     seenSeq: 1,
     reason: null,
     message: null,
+    ...changes,
   });
 }

@@ -34,7 +34,7 @@ const WEIGHTS = {
   finish: 4,
   lapse: 1,
   time: 2,
-  race: 7,
+  race: 10,
 } as const;
 type Kind = keyof typeof WEIGHTS;
 /** What can happen at the same moment in one conversation. */
@@ -141,8 +141,11 @@ export class Mailbox {
     const stubborn = one.pick % 12 === 5;
     if (stubborn || one.kind === "lapse" || one.kind === "time") return one;
     if (turn === undefined) return { ...one, kind: "deliver" };
-    if (one.kind === "classify" && !place.messages.some(({ state }) => state === "undecided"))
-      return { ...one, kind: "deliver" };
+    const undecided = place.messages.filter(({ state }) => state === "undecided").length;
+    if (one.kind !== "race" && undecided > one.pick % 3) return { ...one, kind: "classify" };
+    const atWork = turn.holder !== null && !turn.lapsed && !turn.replied;
+    if (atWork && one.kind !== "race" && one.pick % 3 === 0) return { ...one, kind: "deliver" };
+    if (one.kind === "classify" && undecided === 0) return { ...one, kind: "deliver" };
     if (["deliver", "duplicate", "classify", "takeBack"].includes(one.kind)) return one;
     if (turn.holder === null || turn.lapsed) {
       if (turn.due || turn.lapsed) return { ...one, kind: "claim" };
