@@ -158,7 +158,7 @@ export async function record(ledgers: Ledgers, fakes: World, scenario: Scenario,
   try {
     await ended(item, people, signal);
     // The commit that ended the last turn may not have come back yet.
-    await worker.saidTimes((line) => line.msg === "a turn ended", scenario.scripts.length);
+    await worker.saidTimes((line) => line.msg === "a turn ended", scenario.turns ?? scenario.scripts.length);
   } finally {
     worker.kill("SIGKILL");
     await worker.exited;
