@@ -118,7 +118,7 @@ export type DecisionState = (typeof DECISION_STATES)[number];
 /** Why, by state. */
 export const DECISION_REASONS = {
   Applied: ["Approved", "Rejected", "Landed", "NotLanded"],
-  Late: ["AlreadyDecided", "Expired", "TurnEnded", "AlreadySettled"],
+  Late: ["AlreadyDecided", "Expired", "Withdrawn", "TurnEnded", "AlreadySettled"],
   Refused: [
     "HashDiffers",
     "RequesterMayNotApprove",

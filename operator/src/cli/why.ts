@@ -107,16 +107,19 @@ export function approvalLines(story: Story, call: StoryCall): string[] {
             : `said ${asked}: ${done === "late" ? "too late" : `refused, ${why ?? ""}`}`;
         lines.push(timed(at, `  ${actor} ${said}${reason === null ? "" : `: ${clipped(reason)}`}`));
       }
+      if (state === "withdrawn" && decidedAt !== null)
+        lines.push(timed(decidedAt, "  withdrawn: newer input came first"));
       if (state === "expired" && decidedAt !== null) lines.push(timed(decidedAt, "  nobody decided in time"));
       return lines;
     });
 }
 
-type Teller = { readonly story: Story; token: number; crossed: boolean };
+type Teller = { readonly story: Story; run: string; token: number; crossed: boolean };
 
 function crossing(teller: Teller, effect: StoryEffect, step: StoryStep): string[] {
   const { story } = teller;
-  if (teller.crossed || story.committedAt === null) return [];
+  // What an earlier turn did that this one goes on with crossed that one's line.
+  if (teller.crossed || story.committedAt === null || effect.run !== story.id) return [];
   teller.crossed = true;
   const tool = story.calls.find((call) => call.id === effect.call)?.tool ?? effect.kind;
   const what = effect.kind === "reply" ? `the reply, step ${step.ordinal}` : `${tool}, step ${step.ordinal}`;
@@ -125,17 +128,26 @@ function crossing(teller: Teller, effect: StoryEffect, step: StoryStep): string[
 
 /** The first effect crossed when the boundary was stamped, however often it was sent since. */
 function crossedAt(story: Story, effect: StoryEffect): Date | null {
-  if (effect === story.effects[0]) return story.committedAt;
+  if (effect === story.effects.find(({ run }) => run === story.id)) return story.committedAt;
   return effect.attempt === 1 ? effect.dispatchedAt : null;
 }
 
-function heirs(teller: Teller, token: number): string[] {
+/** `run`: whose lease it is; a turn goes on with the steps of runs that it inherits. */
+function heirs(teller: Teller, run: string, token: number): string[] {
+  if (run !== teller.run) {
+    teller.run = run;
+    teller.token = Math.max(1, token);
+    return under(`goes on as run ${run}, with the steps of run ${before(teller.story, run)}`, 0);
+  }
   if (token <= teller.token) return [];
   const from = teller.token + 1;
   teller.token = token;
   const names = from === token ? `lease ${token}` : `leases ${from} to ${token}`;
   return under(`claimed again: ${names}; the one before had lapsed or was given back`, 0);
 }
+
+const before = ({ inherits }: Story, run: string): string =>
+  inherits[inherits.indexOf(run) - 1] ?? inherits.at(-1) ?? run;
 
 function toolLines(teller: Teller, step: StoryStep, call: StoryCall): string[] {
   const { story } = teller;
@@ -185,7 +197,7 @@ function sourceLines(sources: readonly string[]): string[] {
 function stepLines(teller: Teller, step: StoryStep): string[] {
   const calls = teller.story.calls.filter((call) => call.ordinal === step.ordinal);
   const reply = calls.find((call) => call.class === "reply");
-  const lines = heirs(teller, step.token);
+  const lines = heirs(teller, step.run, step.token);
   const said = reply !== undefined || step.text === null || step.text === "" ? "" : `: ${clipped(step.text)}`;
   const what = reply === undefined ? "the model's response" : "an answer";
   lines.push(timed(step.at, `step ${step.ordinal}, lease ${step.token}, ${what} is recorded${said}`));
@@ -232,14 +244,19 @@ function conclusion(story: Story): string[] {
 
 /** Pure: what a person reads. */
 export function renderWhy(story: Story): string {
-  const teller: Teller = { story, token: Math.min(1, story.leaseToken), crossed: false };
+  const teller: Teller = {
+    story,
+    run: story.inherits[0] ?? story.id,
+    token: Math.min(1, story.leaseToken),
+    crossed: false,
+  };
   const lines = opening(story);
   const { steps } = story;
   lines.push(...interruptLines(story, null, steps[0]?.at ?? null));
   for (const [index, step] of steps.entries()) {
     lines.push(...stepLines(teller, step), ...interruptLines(story, step.at, steps[index + 1]?.at ?? null));
   }
-  lines.push(...heirs(teller, story.leaseToken), ...ending(story));
+  lines.push(...heirs(teller, story.id, story.leaseToken), ...ending(story));
   const last = conclusion(story);
   return [...lines, ...(last.length === 0 ? [] : ["", ...last]), ""].join("\n");
 }

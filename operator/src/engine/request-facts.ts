@@ -14,6 +14,8 @@ export type RowRange = {
   readonly earlier: { readonly turns: number; readonly newest: string | null };
   /** `seq` of the messages, in their order. */
   readonly messages: readonly number[];
+  /** Of those that had been edited: which edit. */
+  readonly edits?: readonly (readonly [seq: number, edit: number])[];
 };
 
 export type RequestFacts = {
@@ -52,9 +54,15 @@ export function requestFacts(
     finishReason,
     rows: {
       earlier: { turns: turn.earlier.length, newest: turn.earlier.at(-1)?.runId ?? null },
-      messages: turn.run.triggers.map((trigger) => trigger.seq),
+      messages: turn.triggers.map((message) => message.seq),
+      ...editsOf(turn),
     },
   };
+}
+
+function editsOf({ triggers }: Turn): Pick<RowRange, "edits"> {
+  const edits = triggers.flatMap(({ seq, edit }) => (edit === null ? [] : [[seq, edit] as const]));
+  return edits.length === 0 ? {} : { edits };
 }
 
 /** Lists that this process knows to be in a ledger, per connection to one. */

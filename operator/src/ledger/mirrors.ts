@@ -1,5 +1,6 @@
 /** What a Run object may show of the ledger: one row per applied key, references and counts, no transcript. */
 import { DEFAULT_MAX_RUNS } from "#rules/limits.ts";
+import { ofChain } from "./chain.ts";
 import type { Runner } from "./database.ts";
 import { statement, type Values } from "./statement.ts";
 
@@ -96,7 +97,7 @@ const MIRROR_SELECT = `
           from commitment_effects n join tool_calls t on t.id = n.call_id where n.run_id = r.id and n.kind <> 'reply') n) f on true
   left join lateral (
     select count(*)::int as total, (array_agg(jsonb_build_object('relation', relation, 'asked', asked, 'done', done, 'reason', reason)
-           order by at desc))[1] as last from interrupts where run_id = r.id) i on true
+           order by at desc))[1] as last from interrupts where ${ofChain("run_id", "r")}) i on true
   left join lateral (
     select t.tool, s.committed_at from tool_calls t join run_steps s on s.run_id = t.run_id and s.ordinal = t.ordinal
     where t.run_id = r.id and t.outcome is null and t.class <> 'reply' order by t.ordinal, t.idx limit 1) q on r.live
@@ -112,7 +113,7 @@ const MIRROR_SELECT = `
     select jsonb_build_object('request', a.id, 'hash', a.hash, 'since', a.requested_at, 'tool', a.tool, 'target', a.target) as request
     from approvals a join tool_calls t on t.id = a.call_id where a.run_id = r.id and a.state = 'open' and t.outcome is null
     order by t.ordinal, t.idx limit 1) w on r.live and r.reason = 'WaitingForApproval'
-  left join lateral (select jsonb_agg(a.id) as ids from approvals a where a.run_id = r.id and a.state = 'expired') z on true`;
+  left join lateral (select jsonb_agg(a.id) as ids from approvals a where ${ofChain("a.run_id", "r")} and a.state = 'expired') z on true`;
 
 const readMirrorStatement = statement({
   name: "read_mirror",

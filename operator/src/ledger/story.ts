@@ -1,4 +1,5 @@
 /** A whole turn with its times, for a person who asks why. One statement, so that everything is of one moment. */
+import { ofChain, triggersOf } from "./chain.ts";
 import type { Runner } from "./database.ts";
 import { statement } from "./statement.ts";
 
@@ -29,6 +30,7 @@ const readStoryStatement = statement({
     effects: "jsonb",
     interrupts: "jsonb",
     approvals: "jsonb",
+    inherits: "uuid[]",
   },
   // Effects in the order of their calls, which is the order of their crossings; `dispatched_at` is of the last attempt.
   text: `
@@ -36,26 +38,26 @@ const readStoryStatement = statement({
       r.lease_token, r.lease_owner, r.lease_until, r.due_at, r.queued_at, r.started_at, r.ended_at, r.stop_requested_at, r.committed_at,
       (select coalesce(jsonb_agg(jsonb_build_object('actor', coalesce(w.display, w.ext_id), 'text', coalesce(e.body, ''), 'at', e.received_at,
            'state', e.state, 'object', k.object_name, 'step', t.delivered_ordinal) order by e.seq), '[]')
-         from run_triggers t join message_events e on e.id = t.event_id join actors w on w.id = e.actor_id
-         left join run_keys k on k.event_id = e.id where t.run_id = r.id) as messages,
+         from (${triggersOf("(r.inherits || r.id)")}) t join message_events e on e.id = t.event_id join actors w on w.id = e.actor_id
+         left join run_keys k on k.event_id = e.id) as messages,
       (select coalesce(jsonb_agg(jsonb_build_object('ordinal', s.ordinal, 'token', s.lease_token, 'at', s.committed_at,
-           'text', s.response ->> 'text') order by s.ordinal), '[]') from run_steps s where s.run_id = r.id) as steps,
+           'text', s.response ->> 'text', 'run', s.run_id) order by s.ordinal), '[]') from run_steps s where ${ofChain("s.run_id", "r")}) as steps,
       (select coalesce(jsonb_agg(jsonb_build_object('id', c.id, 'ordinal', c.ordinal, 'tool', c.tool, 'class', c.class, 'args', c.args,
            'outcome', c.outcome, 'result', c.result, 'at', c.closed_at) order by c.ordinal, c.idx), '[]')
-         from tool_calls c where c.run_id = r.id) as calls,
-      (select coalesce(jsonb_agg(jsonb_build_object('id', f.id, 'call', f.call_id, 'kind', f.kind, 'target', f.target, 'state', f.state,
+         from tool_calls c where ${ofChain("c.run_id", "r")}) as calls,
+      (select coalesce(jsonb_agg(jsonb_build_object('id', f.id, 'run', f.run_id, 'call', f.call_id, 'kind', f.kind, 'target', f.target, 'state', f.state,
            'attempt', f.attempt, 'keyed', f.keyed, 'token', f.lease_token, 'dispatchedAt', f.dispatched_at, 'settleAt', f.settle_at,
            'settledAt', f.settled_at, 'observation', f.observation, 'resolvedBy', f.resolved_by, 'compensates', f.compensates,
            'sources', (select coalesce(jsonb_agg(distinct e.source), '[]') from tool_source_evidence e where e.id = any (f.built_on))) order by c.ordinal, c.idx, f.part), '[]')
-         from commitment_effects f join tool_calls c on c.id = f.call_id where f.run_id = r.id) as effects,
+         from commitment_effects f join tool_calls c on c.id = f.call_id where ${ofChain("f.run_id", "r")}) as effects,
       (select coalesce(jsonb_agg(jsonb_build_object('actor', coalesce(w.display, w.ext_id), 'text', e.body, 'relation', i.relation,
            'asked', i.asked, 'done', i.done, 'reason', i.reason, 'at', i.at) order by i.at, e.seq), '[]')
-         from interrupts i join message_events e on e.id = i.event_id join actors w on w.id = e.actor_id where i.run_id = r.id) as interrupts,
+         from interrupts i join message_events e on e.id = i.event_id join actors w on w.id = e.actor_id where ${ofChain("i.run_id", "r")}) as interrupts,
       (select coalesce(jsonb_agg(jsonb_build_object('id', p.id, 'call', p.call_id, 'state', p.state, 'requestedAt', p.requested_at,
            'expiresAt', p.expires_at, 'decidedAt', p.decided_at, 'decisions',
            (select coalesce(jsonb_agg(jsonb_build_object('actor', d.actor, 'asked', d.asked, 'done', d.done, 'why', d.why,
                 'reason', d.reason, 'at', d.at) order by d.at), '[]') from approval_decisions d where d.approval_id = p.id)) order by p.id), '[]')
-         from approvals p where p.run_id = r.id) as approvals
+         from approvals p where ${ofChain("p.run_id", "r")}) as approvals, r.inherits
     from runs r join agents a on a.id = r.agent_id where r.id = :run`,
 });
 
@@ -74,6 +76,8 @@ export type StoryStep = {
   readonly token: number;
   readonly at: Date;
   readonly text: string | null;
+  /** The run that made it: this one, or one that it inherits. */
+  readonly run: string;
 };
 export type StoryCall = {
   readonly id: string;
@@ -87,6 +91,7 @@ export type StoryCall = {
 };
 export type StoryEffect = {
   readonly id: string;
+  readonly run: string;
   readonly call: string;
   readonly kind: string;
   readonly target: string;
@@ -128,7 +133,7 @@ export type StoryDecision = {
 export type StoryApproval = {
   readonly id: string;
   readonly call: string;
-  readonly state: "open" | "approved" | "rejected" | "expired";
+  readonly state: "open" | "approved" | "rejected" | "expired" | "withdrawn";
   readonly requestedAt: Date;
   readonly expiresAt: Date;
   readonly decidedAt: Date | null;
@@ -160,6 +165,8 @@ export type Story = {
   readonly effects: readonly StoryEffect[];
   readonly interrupts: readonly StoryInterrupt[];
   readonly approvals: readonly StoryApproval[];
+  /** The runs whose steps it goes on with, oldest first. */
+  readonly inherits: readonly string[];
 };
 
 const TIMES = new Set(["at", "requestedAt", "expiresAt", "decidedAt", "dispatchedAt", "settleAt", "settledAt"]);
@@ -203,6 +210,7 @@ export async function readStory(db: Runner, runId: string): Promise<Story | null
     calls: dated<StoryCall>(row.calls),
     effects: dated<StoryEffect>(row.effects),
     interrupts: dated<StoryInterrupt>(row.interrupts),
+    inherits: row.inherits,
     approvals: dated<StoryApproval>(row.approvals).map((approval) => ({
       ...approval,
       decisions: dated<StoryDecision>(approval.decisions),

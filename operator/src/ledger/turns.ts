@@ -66,7 +66,7 @@ const END_TURN = `
       update tool_calls c set closed_at = pawl_now(),
              outcome = case when c.class = 'reply' and v.reply_at is not null then 'real' when c.class = 'reply' then 'withheld' else 'cancelled' end,
              result = case when c.class = 'reply' and v.reply_at is not null then 'delivered' else 'not run: the turn ended' end
-      from verdict v where c.run_id = v.id and c.outcome is null and v.ends),
+      from verdict v where c.run_id = any (v.inherits || v.id) and c.outcome is null and v.ends),
     conversation as (
       update conversations c set live_run = (select id from next), last_version = ended.version,
              head_seq = c.head_seq + v.new_messages, mail_version = c.mail_version + 1

@@ -52,5 +52,5 @@ export const DEFAULT_CONTEXT_TOKENS = 128_000;
 export const CHARS_PER_TOKEN = 3;
 /** Share of the context that earlier turns may fill. */
 export const HISTORY_SHARE = 1 / 3;
-/** Newest run format this code writes and reads (`runs.min_code`). 2: a call may have to wait for an approval. */
-export const CODE = 2;
+/** Newest run format this code writes and reads (`runs.min_code`). 2: a call may have to wait for an approval. 3: steps may be inherited. */
+export const CODE = 3;

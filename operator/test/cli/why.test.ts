@@ -29,6 +29,7 @@ const story = (changes: Partial<Story>): Story => ({
   effects: [],
   interrupts: [],
   approvals: [],
+  inherits: [],
   ...changes,
 });
 
@@ -37,6 +38,7 @@ const step = (ordinal: number, changes: Partial<StoryStep> = {}): StoryStep => (
   token: 1,
   at: at(ordinal * 10),
   text: null,
+  run: "run-1",
   ...changes,
 });
 
@@ -53,6 +55,7 @@ const write: StoryCall = {
 
 const effect = (changes: Partial<StoryEffect> = {}): StoryEffect => ({
   id: "effect-1",
+  run: "run-1",
   call: "call-1",
   kind: "tool.effect",
   target: "https://shop.example/orders",

@@ -28,7 +28,10 @@ const DECLARED: Readonly<Record<string, string>> = {
   finish_turn: "again already ended fenced finished",
   request_stop: "again already cancelled nothing_left stopping withdrawn",
   withdraw_event: "moved withdrawn",
-  park_for_approval: "already decided ended expired fenced parked",
+  park_for_approval: "already decided ended expired fenced newer_input parked",
+  withdraw_approval: "already decided ended fenced withdrawn",
+  attach_result: "already attached late",
+  close_inherited: "closed ended fenced",
   decide_approval: "again already approved late refused rejected unknown",
 };
 
