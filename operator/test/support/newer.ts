@@ -52,7 +52,7 @@ export function amend(db: Database, runId: string, newer: Newer): Promise<{ even
       message.eventId,
     ]);
     await client.query(
-      `update runs set amend_seq = $2, due_at = case when due_at is not null then pawl_now() end, version = version + 1,
+      `update runs set amend_seq = $2, trigger_count = trigger_count + 1, due_at = case when due_at is not null then pawl_now() end, version = version + 1,
               changed_at = pawl_now() where id = $1`,
       [runId, message.seq],
     );
@@ -90,7 +90,10 @@ export function supersede(db: Database, runId: string, newer: Newer): Promise<{ 
     );
     const { eventId, seq } = await aMessageOf(client, runId, next, newer);
     await client.query("insert into run_triggers (run_id, event_id, role) values ($1, $2, 'trigger')", [next, eventId]);
-    await client.query("update runs set amend_seq = greatest(amend_seq, $2) where id = $1", [next, seq]);
+    await client.query(
+      "update runs set amend_seq = greatest(amend_seq, $2), trigger_count = trigger_count + 1 where id = $1",
+      [next, seq],
+    );
     await client.query(
       `update tool_calls set outcome = case when class = 'reply' then 'withheld' else 'cancelled' end,
               result = 'not run: newer input restarted this turn', closed_at = pawl_now()
