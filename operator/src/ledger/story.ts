@@ -1,7 +1,10 @@
 /** A whole turn with its times, for a person who asks why. One statement, so that everything is of one moment. */
-import { ofChain, triggersOf } from "./chain.ts";
+import { ofChain } from "./chain.ts";
 import type { Runner } from "./database.ts";
 import { statement } from "./statement.ts";
+import { MAIL_COLUMNS, type StoryInterrupt, type StoryLink, type StoryMessage, type StoryRun } from "./story-mail.ts";
+
+export type { StoryInterrupt, StoryLink, StoryMessage, StoryRun } from "./story-mail.ts";
 
 const readStoryStatement = statement({
   name: "read_story",
@@ -31,15 +34,14 @@ const readStoryStatement = statement({
     interrupts: "jsonb",
     approvals: "jsonb",
     inherits: "uuid[]",
+    runs: "jsonb",
+    reconciles: "jsonb?",
+    reconciled_by: "jsonb",
   },
   // Effects in the order of their calls, which is the order of their crossings; `dispatched_at` is of the last attempt.
   text: `
     select r.id, a.namespace, a.name as agent, r.agent_generation as generation, r.status, r.live, r.reason, r.message,
       r.lease_token, r.lease_owner, r.lease_until, r.due_at, r.queued_at, r.started_at, r.ended_at, r.stop_requested_at, r.committed_at,
-      (select coalesce(jsonb_agg(jsonb_build_object('actor', coalesce(w.display, w.ext_id), 'text', coalesce(e.body, ''), 'at', e.received_at,
-           'state', e.state, 'object', k.object_name, 'step', t.delivered_ordinal) order by e.seq), '[]')
-         from (${triggersOf("(r.inherits || r.id)")}) t join message_events e on e.id = t.event_id join actors w on w.id = e.actor_id
-         left join run_keys k on k.event_id = e.id) as messages,
       (select coalesce(jsonb_agg(jsonb_build_object('ordinal', s.ordinal, 'token', s.lease_token, 'at', s.committed_at,
            'text', s.response ->> 'text', 'run', s.run_id) order by s.ordinal), '[]') from run_steps s where ${ofChain("s.run_id", "r")}) as steps,
       (select coalesce(jsonb_agg(jsonb_build_object('id', c.id, 'ordinal', c.ordinal, 'tool', c.tool, 'class', c.class, 'args', c.args,
@@ -50,27 +52,14 @@ const readStoryStatement = statement({
            'settledAt', f.settled_at, 'observation', f.observation, 'resolvedBy', f.resolved_by, 'compensates', f.compensates,
            'sources', (select coalesce(jsonb_agg(distinct e.source), '[]') from tool_source_evidence e where e.id = any (f.built_on))) order by c.ordinal, c.idx, f.part, f.dispatched_at), '[]')
          from commitment_effects f join tool_calls c on c.id = f.call_id where ${ofChain("f.run_id", "r")}) as effects,
-      (select coalesce(jsonb_agg(jsonb_build_object('actor', coalesce(w.display, w.ext_id), 'text', e.body, 'relation', i.relation,
-           'asked', i.asked, 'done', i.done, 'reason', i.reason, 'at', i.at) order by i.at, e.seq), '[]')
-         from interrupts i join message_events e on e.id = i.event_id join actors w on w.id = e.actor_id where ${ofChain("i.run_id", "r")}) as interrupts,
       (select coalesce(jsonb_agg(jsonb_build_object('id', p.id, 'call', p.call_id, 'state', p.state, 'requestedAt', p.requested_at,
            'expiresAt', p.expires_at, 'decidedAt', p.decided_at, 'decisions',
            (select coalesce(jsonb_agg(jsonb_build_object('actor', d.actor, 'asked', d.asked, 'done', d.done, 'why', d.why,
                 'reason', d.reason, 'at', d.at) order by d.at), '[]') from approval_decisions d where d.approval_id = p.id)) order by p.id), '[]')
-         from approvals p where ${ofChain("p.run_id", "r")}) as approvals, r.inherits
+         from approvals p where ${ofChain("p.run_id", "r")}) as approvals, r.inherits,${MAIL_COLUMNS}
     from runs r join agents a on a.id = r.agent_id where r.id = :run`,
 });
 
-export type StoryMessage = {
-  readonly actor: string;
-  readonly text: string;
-  readonly at: Date;
-  readonly state: string;
-  /** The Run object that said it. */
-  readonly object: string | null;
-  /** The first step whose request contained it. */
-  readonly step: number | null;
-};
 export type StoryStep = {
   readonly ordinal: number;
   readonly token: number;
@@ -113,16 +102,6 @@ export type StoryEffect = {
   /** The effect that this one undoes. */
   readonly compensates: string | null;
 };
-export type StoryInterrupt = {
-  readonly actor: string;
-  readonly text: string | null;
-  readonly relation: string;
-  readonly asked: string;
-  readonly done: string;
-  readonly reason: string;
-  readonly at: Date;
-};
-
 export type StoryDecision = {
   readonly actor: string;
   readonly asked: "approve" | "reject";
@@ -169,9 +148,27 @@ export type Story = {
   readonly approvals: readonly StoryApproval[];
   /** The runs whose steps it goes on with, oldest first. */
   readonly inherits: readonly string[];
+  /** All of them and itself, oldest first. */
+  readonly runs: readonly StoryRun[];
+  /** The turn that was too late to be corrected, and is put right in this one. */
+  readonly reconciles: StoryLink | null;
+  /** Turns that put this one right. */
+  readonly reconciledBy: readonly StoryLink[];
 };
 
-const TIMES = new Set(["at", "requestedAt", "expiresAt", "decidedAt", "dispatchedAt", "settleAt", "settledAt"]);
+const TIMES = new Set([
+  "at",
+  "said",
+  "queuedAt",
+  "startedAt",
+  "endedAt",
+  "requestedAt",
+  "expiresAt",
+  "decidedAt",
+  "dispatchedAt",
+  "settleAt",
+  "settledAt",
+]);
 
 /** Rows that came as JSON: their times are text there. */
 function dated<T>(rows: unknown): T[] {
@@ -213,6 +210,9 @@ export async function readStory(db: Runner, runId: string): Promise<Story | null
     effects: dated<StoryEffect>(row.effects),
     interrupts: dated<StoryInterrupt>(row.interrupts),
     inherits: row.inherits,
+    runs: dated<StoryRun>(row.runs),
+    reconciles: row.reconciles as StoryLink | null,
+    reconciledBy: row.reconciled_by as StoryLink[],
     approvals: dated<StoryApproval>(row.approvals).map((approval) => ({
       ...approval,
       decisions: dated<StoryDecision>(approval.decisions),

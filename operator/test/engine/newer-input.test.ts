@@ -219,7 +219,7 @@ describe("newer input", () => {
       const story = await readStory(ledger.db, next);
       assert.match(
         renderWhy(story ?? assert.fail()),
-        new RegExp(`goes on as run ${next}, with the steps of run ${runId}`),
+        new RegExp(`restarted as run ${next}: the steps so far are kept`),
       );
       assert.equal(await count(ledger, "commitment_effects where request_id = $1", [went.run.requestId]), 1);
     });
