@@ -2,6 +2,7 @@
  * A turn that ended at its limit asked whether to go on; a clear yes lets the next one go on where it stood: in its
  * journal, with its steps. What it used is not taken over: the new request has a budget of its own.
  */
+import { STEERED_CODE } from "#rules/limits.ts";
 import type { Runner } from "./database.ts";
 import { statement } from "./statement.ts";
 
@@ -42,7 +43,7 @@ const continueRequestStatement = statement({
         else 'continued' end as verdict from locked),
     moved as (
       update runs r set journal_scope = v.scope_before, inherits = v.steps_before || v.inherits, inherits_run = v.before,
-             inherits_through = v.ordinal_before - 1, next_ordinal = v.ordinal_before, min_code = greatest(r.min_code, 3), version = r.version + 1, changed_at = pawl_now()
+             inherits_through = v.ordinal_before - 1, next_ordinal = v.ordinal_before, min_code = greatest(r.min_code, ${STEERED_CODE}), version = r.version + 1, changed_at = pawl_now()
       from verdict v where r.id = v.id and v.verdict = 'continued'),
     linked as (
       update logical_requests q set continues = v.request_before
