@@ -69,14 +69,11 @@ describe("a status, whatever the ledger holds,", () => {
         const waiting = decideRun(
           facts({
             object: runObject({ input: { text, actor: text.slice(0, 253) } }),
-            agent: {
-              holder: "ours",
+            agent: anAgent({
               accepted: { status: "False", reason, message: text },
               refsReason: undefined,
-              suspended: false,
-              previews: true,
               stored: null,
-            },
+            }),
           }),
         );
         assert.ok(waiting.do === "show" && statusBytes(waiting.status) <= MAX_STATUS_BYTES);
