@@ -20,6 +20,7 @@ describe("the invariants as SQL", () => {
     call: "",
     crossed: "",
     pending: "",
+    inTurn: "",
     accounted: "",
   };
 
@@ -46,6 +47,7 @@ describe("the invariants as SQL", () => {
       live: live.runId,
       liveConversation: await conversationOf(ledger, live.runId),
       call: call.id,
+      inTurn: live.eventId,
       pending: (pending as { eventId: string }).eventId,
     });
   });
@@ -101,6 +103,10 @@ describe("the invariants as SQL", () => {
     i2_pending_has_a_live_run_before_it: () => [
       [`update message_events set state = 'pending', run_id = null where id = '${row.accounted}'`],
       row.accounted,
+    ],
+    i2_one_turn_is_one_authors_rights: () => [
+      [`update message_events set grants = 'others' where id = '${row.inTurn}'`],
+      row.inTurn,
     ],
     i2_in_turn_means_live_and_accounted_means_ended: () => [
       [`update message_events set state = 'in_turn' where id = '${row.accounted}'`],
@@ -169,6 +175,10 @@ describe("the invariants as SQL", () => {
     ],
     i10_cost_is_the_sum_of_its_steps_or_unknown: () => [
       [`update run_steps set cost_micros = null where run_id = '${row.live}'`],
+      row.live,
+    ],
+    i10_a_live_run_counts_its_messages: () => [
+      [`update runs set trigger_count = 2 where id = '${row.live}'`],
       row.live,
     ],
     i10_without_a_lease_nothing_is_reserved: () => [

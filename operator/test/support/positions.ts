@@ -105,7 +105,8 @@ export async function aRunIn(db: Database, status: RunStatus): Promise<Positione
     // Nothing parks a run yet; the columns are as a parked run's will be.
     await sql(
       db,
-      `update runs set status = 'awaiting_input', lease_owner = null, lease_until = null, due_at = pawl_now() + interval '1 day'
+      `update runs set status = 'awaiting_input', lease_owner = null, lease_until = null, leased_at = null, reserved_calls = 0,
+         due_at = pawl_now() + interval '1 day'
        where id = $1`,
       [run.runId],
     );
