@@ -30,6 +30,8 @@ export type RequestFacts = {
   /** It asked for the last words of a turn. */
   readonly lastWords: boolean;
   readonly finishReason: string | null;
+  /** Of the first step alone: the note that every request of the turn begins with. */
+  readonly reconciling?: string;
   readonly rows: RowRange;
 };
 
@@ -50,6 +52,7 @@ export function requestFacts(
     resumed: turn.resuming,
     lastWords: closing !== undefined,
     finishReason,
+    ...(turn.reconciling?.isKept === false ? { reconciling: turn.reconciling.text } : {}),
     rows: {
       earlier: { turns: turn.earlier.length, newest: turn.earlier.at(-1)?.runId ?? null },
       messages: turn.run.triggers.map((trigger) => trigger.seq),
