@@ -23,6 +23,7 @@ import { readClaimed } from "./inheriting.ts";
 import { HeldLease } from "./lease.ts";
 import type { ServerSessions } from "./ports.ts";
 import { MAX_BARRED, timesBarred } from "./provenance.ts";
+import { beginReconciling } from "./reconciling.ts";
 import { sendReply } from "./record.ts";
 import { think } from "./think.ts";
 import { Left, Turn } from "./turn.ts";
@@ -60,6 +61,7 @@ export async function driveRun(
       turn.work.letGo();
       turn = new Turn(await readRun(deps.db, run.id), agent, tools.toolset, lease, deps.clock);
     }
+    await beginReconciling(deps, turn);
     await loop(deps, turn, shutdown);
   } catch (error) {
     if (turn !== undefined) await abandon(deps, turn);
