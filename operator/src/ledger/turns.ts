@@ -5,6 +5,7 @@
 import { v7 as uuidv7 } from "uuid";
 import { PawlError } from "#rules/errors.ts";
 import type { TerminalStatus } from "#rules/run-machine.ts";
+import { WITHDRAWS_QUESTIONS } from "./answers.ts";
 import type { Runner } from "./database.ts";
 import { MAX_LOOKS } from "./mailbox.ts";
 import { statement } from "./statement.ts";
@@ -66,7 +67,7 @@ const END_TURN = `
       update tool_calls c set closed_at = pawl_now(),
              outcome = case when c.class = 'reply' and v.reply_at is not null then 'real' when c.class = 'reply' then 'withheld' else 'cancelled' end,
              result = case when c.class = 'reply' and v.reply_at is not null then 'delivered' else 'not run: the turn ended' end
-      from verdict v where c.run_id = v.id and c.outcome is null and v.ends),
+      from verdict v where c.run_id = v.id and c.outcome is null and v.ends),${WITHDRAWS_QUESTIONS},
     conversation as (
       update conversations c set live_run = (select id from next), last_version = ended.version,
              head_seq = c.head_seq + v.new_messages, mail_version = c.mail_version + 1
@@ -205,7 +206,7 @@ const readPosition = statement({
   text: `select conversation_id, state, run_id, actor_id from message_events where id = :event`,
 });
 
-const ensureActor = statement({
+export const ensureActor = statement({
   name: "ensure_actor",
   params: { actor: "uuid", connector: "text", ext_id: "text" },
   columns: { id: "uuid" },

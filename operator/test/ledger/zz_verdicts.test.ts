@@ -29,6 +29,10 @@ const DECLARED: Readonly<Record<string, string>> = {
   request_stop: "again already cancelled nothing_left stopping withdrawn",
   withdraw_event: "moved withdrawn",
   park_for_approval: "already decided ended expired fenced parked",
+  park_for_input: "already ended expired fenced hold newer_input parked stopping",
+  answer_question: "again already answered late unknown",
+  reserve_emission: "again already ended fenced reserved taken",
+  settle_emission: "already conflict settled",
   decide_approval: "again already approved late refused rejected unknown",
 };
 

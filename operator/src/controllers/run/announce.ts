@@ -9,8 +9,8 @@ export type Announcement = {
   readonly note: string;
 };
 
-/** At most one per step of a Run's life: four over the whole of it, so that its API writes stay under ten; and two per approval. */
-/** `expired`: requests that nobody decided in time. Who decided about one is told where the decision is taken. */
+/** At most one per step of a Run's life: four over the whole of it, so that its API writes stay under ten; and two per approval or question. */
+/** `expired`: requests that nobody decided or answered in time. Who did is told where that is taken in. */
 export function announcements(
   before: RunStatus | undefined,
   after: RunStatus,
@@ -20,7 +20,7 @@ export function announcements(
   if (before?.startedAt === undefined && after.startedAt !== undefined) {
     list.push({ type: "Normal", reason: "TurnStarted", action: "Claim", note: "a worker has begun the turn" });
   }
-  list.push(...approvals(before, after, expired));
+  list.push(...waits(before, after, expired));
   const [was, is] = [conditionOf(before, "Committed"), conditionOf(after, "Committed")];
   // When the answer itself is the first change, Finished says it.
   if (was?.status !== "True" && is?.status === "True" && after.boundary?.by !== "reply") {
@@ -42,15 +42,20 @@ export function announcements(
   return list;
 }
 
-function approvals(before: RunStatus | undefined, after: RunStatus, expired: readonly string[]): Announcement[] {
+function waits(before: RunStatus | undefined, after: RunStatus, expired: readonly string[]): Announcement[] {
   const [was, is] = [before?.waiting, after.waiting];
   if (was?.request === is?.request) return [];
   const list: Announcement[] = [];
   if (was?.request !== undefined && expired.includes(was.request)) {
-    const note = `nobody decided about ${was.tool ?? "the call"} in time (request ${was.request})`;
-    list.push({ type: "Warning", reason: "ApprovalExpired", action: "Expire", note });
+    const question = was.kind === "Question";
+    const note = question
+      ? `nobody answered in time (request ${was.request})`
+      : `nobody decided about ${was.tool ?? "the call"} in time (request ${was.request})`;
+    list.push({ type: "Warning", reason: question ? "QuestionExpired" : "ApprovalExpired", action: "Expire", note });
   }
-  if (is !== undefined)
-    list.push({ type: "Normal", reason: "ApprovalRequested", action: "Wait", note: after.message ?? "" });
+  if (is !== undefined) {
+    const reason = is.kind === "Question" ? "QuestionAsked" : "ApprovalRequested";
+    list.push({ type: "Normal", reason, action: "Wait", note: after.message ?? "" });
+  }
   return list;
 }
