@@ -57,7 +57,7 @@ const model = (description: string) =>
 const models = object("The models this agent uses. What is absent comes from the install.", {
   primary: model("The model that runs the turns.").optional(),
   fast: model(
-    "A small, quick model that answers closed questions: is this a clear yes, who may see this memory.",
+    "A small, quick model that answers closed questions: is this a clear yes, who may see this memory, is this message about the work under way.",
   ).optional(),
 });
 
@@ -271,26 +271,32 @@ const interrupt = object(
       "Whose messages may change a running turn: the person who asked, everybody in the thread, or the author of the newest message the turn has taken in. No default: the Agent or the install must say.",
     ).optional(),
     coalesceWindow: duration(
-      `Messages closer together than this become one turn. Default ${I.coalesceWindow}.`,
+      `A turn begins when nothing was said for this long: what comes before it begins is one turn. Default ${I.coalesceWindow}.`,
     ).optional(),
     maxWait: duration(`The longest a first message waits for more. Default ${I.maxWait}.`).optional(),
-    maxCount: int(1, 100, `The most messages one turn begins with. Default ${I.maxCount}.`).optional(),
-    adaptive: flag(`Wait longer when a message is visibly unfinished. Default ${I.adaptive}. ${NOT_YET}`).optional(),
+    maxCount: int(
+      1,
+      100,
+      `The most messages one turn begins with; the others wait for the next one. Default ${I.maxCount}.`,
+    ).optional(),
+    adaptive: flag(
+      `Wait longer, up to maxWait, after a message that is visibly unfinished: an open code fence, an ellipsis, a last word like "and". Default ${I.adaptive}.`,
+    ).optional(),
     midTurn: oneOf(
       ["Enqueue", "Amend", "Preempt"],
-      `What newer input does to a turn that has changed nothing yet: wait for the next turn, join it, or restart it. Default ${I.midTurn}. Amend and Preempt are accepted, but work like Enqueue for now.`,
+      `What newer input that is about its work does to a turn at work. Enqueue: it waits for the next turn. Amend: it joins at the next decision, also when the turn has changed something. Preempt: it restarts the turn; one that has changed something is never restarted, afterCommit says what happens then. Amend and Preempt need a model that tells what a message is about (models.fast, or the install's). Default ${I.midTurn}.`,
     ).optional(),
     afterCommit: oneOf(
       ["Enqueue", "Reconcile"],
-      `What newer input does to a turn that has changed something: wait, or let the next turn put it right. Default ${I.afterCommit}. Reconcile is accepted, but works like Enqueue for now.`,
+      `What newer input does that comes too late, because the turn has changed something. Enqueue: it waits for the next turn. Reconcile: the next turn is also given what was changed and how each change is undone, to put it right. Where midTurn is Amend, it joins the turn all the same. Default ${I.afterCommit}.`,
     ).optional(),
     maxSupersessions: int(
       0,
       20,
-      `How often one request may be restarted. Default ${I.maxSupersessions}. ${NOT_YET}`,
+      `How often one request may be restarted, or have its answer held back for newer input. From then on it takes in nothing more and answers; a stop counts even then. Default ${I.maxSupersessions}.`,
     ).optional(),
     deadline: duration(
-      `From then on a request takes in nothing more and answers. Default ${I.deadline}. ${NOT_YET}`,
+      `Counted from the message that opened it, without the time that a person is waited for: from then on a request takes in nothing more and answers. Default ${I.deadline}.`,
     ).optional(),
   },
 );

@@ -101,7 +101,7 @@ const waiting = object("What the run waits for, when it waits for a person.", {
 
 const interrupts = object("Messages that arrived while the run was at work.", {
   total: int(0, 1_000_000, "How many.").optional(),
-  last: object("The newest decision about one.", {
+  last: object("The newest decision about one; where this Run is such a message itself, the one about it.", {
     relation: note(32, "How it related to the work.").optional(),
     asked: note(32, "What the agent's settings asked for.").optional(),
     done: note(32, "What was done.").optional(),
@@ -179,12 +179,15 @@ export const runStatus = withRules(
       total: int(0, 1_000_000, "How many.").optional(),
       actors: list(note(253, "A user."), 5, "Who wrote them; at most five.").optional(),
     }).optional(),
-    answeredBy: object("The run that answers this message, when it was taken into another turn.", {
+    answeredBy: object("The run that answers this message, when it was taken into the turn of another one.", {
       name: note(253, "Its Run object.").optional(),
       runID: uuid("Its id in the ledger.").optional(),
     }).optional(),
     replayOf: note(253, "The earlier Run whose outcome is shown, because this is the same message again.").optional(),
-    supersededBy: note(253, "The run that took this one's place.").optional(),
+    supersededBy: note(
+      253,
+      "The Run whose newer message restarted the turn, the last of them; its run in the ledger where that message was no Run.",
+    ).optional(),
     parent: note(253, "The Run that this one is a part of.").optional(),
     workGraphRef: object("The graph it belongs to.", { name: note(253, "A WorkGraph.") }).optional(),
     activity: note(64, "What it is doing now.").optional(),

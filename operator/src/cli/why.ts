@@ -68,6 +68,7 @@ function outcomeLine(effect: StoryEffect): string[] {
     case "confirmed":
       return [timed(at, `  confirmed: it took place${by}`)];
     case "failed":
+      if (effect.unsent) return [timed(at, "  given up before its first byte: nothing left")];
       return [timed(at, `  failed: it did not take place${by}`)];
     default:
       return [

@@ -116,7 +116,7 @@ export class LedgerPoll {
     const { db } = this.#context;
     const now = (await readDatabaseTime(db)).getTime();
     for (const change of await listChangedMirrors(db, new Date(now - OVERLAP_MS))) {
-      const id = `${change.namespaceUid}\0${change.key}`;
+      const id = `${change.namespaceUid}\0${change.key}\0${change.decided}`;
       if ((this.#seen.get(id)?.version ?? -1) >= change.version) continue;
       this.#seen.set(id, { version: change.version, at: now });
       for (const key of this.#options.index.showing(change.namespace, change.key)) this.#options.run(key);

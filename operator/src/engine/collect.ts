@@ -8,6 +8,7 @@ import type { Crossed } from "#ledger/effects.ts";
 import type { RecordedEffect } from "#ledger/reads.ts";
 import { type CallResult, commitResults } from "#ledger/steps.ts";
 import { EFFECTS, type EffectKind } from "#rules/effects.ts";
+import { crossesAnew } from "#rules/journal.ts";
 import { PawlError } from "#rules/errors.ts";
 import { MAX_RESULT } from "#rules/limits.ts";
 import { bounded } from "#rules/text.ts";
@@ -88,6 +89,12 @@ class Collector {
     if (crossed?.callId === call.id && tool !== undefined) {
       return this.sent(call, actionOf(call, tool), crossed.crossing.dispatch);
     }
+    return this.begin(call);
+  }
+
+  /** A call of which nothing has left: everything that may stand in its way is looked at. */
+  async begin(call: TurnCall): Promise<CallResult> {
+    const tool = this.turn.tools.get(call.tool);
     if (this.stopping()) return { id: call.id, outcome: "cancelled", result: NOT_RUN.stopped };
     if (this.shutdown.aborted) throw new Left("shutdown");
     if (this.turn.work.isOver) return { id: call.id, outcome: "cancelled", result: NOT_RUN.late };
@@ -233,16 +240,17 @@ class Collector {
     this.turn.crossed = undefined;
     const outcome = await send(this.deps, this.turn, action, dispatch);
     this.prior = { dispatch, outcome };
-    if (outcome.kind !== "unknown") return done(call, outcome.observation);
+    if (outcome.kind !== "unknown" && !(outcome.kind === "failed" && outcome.unsent === true)) {
+      return done(call, outcome.observation);
+    }
     await this.flush();
     return this.known(call, action, await this.settler.read(dispatch.effectId));
   }
 
   async known(call: TurnCall, action: Action | undefined, effect: RecordedEffect): Promise<CallResult> {
     const settled = await this.settler.settle(effect, action);
-    return settled.kind === "done"
-      ? done(call, settled.observation)
-      : { id: call.id, outcome: "unknown", result: settled.text };
+    if (settled.kind === "unknown") return { id: call.id, outcome: "unknown", result: settled.text };
+    return crossesAnew(settled.unsent) ? this.begin(call) : done(call, settled.observation);
   }
 
   async wait(ms: number): Promise<void> {

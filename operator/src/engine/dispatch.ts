@@ -104,9 +104,17 @@ export async function send(
   }
   failpoint(`after:tool.${tool.name}`);
   deps.meter.effect(outcome.kind);
+  if (outcome.kind === "failed") return { ...outcome, unsent: givenUp(outcome, deps.clock.monotonic(), dispatch) };
   if (outcome.kind !== "confirmed" || action.compensates !== undefined) return outcome;
   return { ...outcome, observation: withUndo(outcome.observation, tool, dispatch.effectId, turn.tools.has(UNDO)) };
 }
+
+/**
+ * Nothing left because its time was over: this worker, or its ledger, was away for too long. A place that cannot be
+ * reached says so sooner, and that is for the model to hear.
+ */
+const givenUp = (outcome: { readonly unsent?: boolean }, now: number, dispatch: Pick<Dispatch, "sendBy">): boolean =>
+  outcome.unsent === true && now >= dispatch.sendBy;
 
 type Sender = Pick<Dispatch, "effectId" | "nonce">;
 
@@ -119,6 +127,7 @@ export function settlement(dispatch: Sender, outcome: ToolOutcome, attempt = 1):
     state,
     receipt: outcome.kind === "confirmed" ? outcome.receipt : null,
     observation: bounded(outcome.observation, MAX_RESULT),
+    unsent: state === "failed" && outcome.kind === "failed" && outcome.unsent === true,
   };
 }
 

@@ -77,14 +77,16 @@ const suspended = (deps: EngineDeps): Wait => ({
   failed: false,
 });
 
-/** An effect that crossed and was not sent any more: only this process knows that, so it says so. */
+/** An effect that crossed and was not sent any more: only this process knows that, so it says so; its call crosses anew. */
 async function abandon(deps: EngineDeps, turn: Turn): Promise<void> {
   const { crossed } = turn;
   if (crossed === undefined) return;
   const observation = "Nothing was sent: its worker had to let go of this run first.";
-  await settle(deps.db, crossed.crossing.dispatch, { kind: "failed", observation }).catch((error: Error) => {
-    deps.log.warn({ run: turn.run.id, error: error.message }, "an effect that was not sent stays dispatched");
-  });
+  await settle(deps.db, crossed.crossing.dispatch, { kind: "failed", observation, unsent: true }).catch(
+    (error: Error) => {
+      deps.log.warn({ run: turn.run.id, error: error.message }, "an effect that was not sent stays dispatched");
+    },
+  );
 }
 
 /** `claim.attempts` as on the row now: a response that was committed under this claim has set it back. */

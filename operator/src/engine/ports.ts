@@ -176,8 +176,11 @@ export type ToolOutcome =
       /** What it read that had come from outside before. */
       readonly restsOn?: readonly Evidence[];
     }
-  /** Provably not applied: refused, or no byte left. `absent`: a read was told that there is nothing there. */
-  | { readonly kind: "failed"; readonly observation: string; readonly absent?: boolean }
+  /**
+   * Provably not applied: refused, or no byte left. `absent`: a read was told that there is nothing there. `unsent`:
+   * no byte of it left.
+   */
+  | { readonly kind: "failed"; readonly observation: string; readonly absent?: boolean; readonly unsent?: boolean }
   /** Sent, or perhaps sent, and no conclusive answer. */
   | { readonly kind: "unknown"; readonly observation: string };
 

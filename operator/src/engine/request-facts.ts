@@ -3,6 +3,7 @@
  * be built again and checked (`pawl trace`). The tools are kept once per distinct list, because their schemas change with
  * the code.
  */
+import type { CompactionLevel } from "#rules/compaction.ts";
 import { BUILDER_VERSION } from "#rules/transcript.ts";
 import type { ModelRequest, ToolSchema } from "./ports.ts";
 import { hashOf, requestHash } from "./request-hash.ts";
@@ -10,25 +11,27 @@ import type { Turn } from "./turn.ts";
 
 /** The rows behind a request; the steps are all those before its own. */
 export type RowRange = {
-  /** How many earlier turns were read, and the newest of them. */
-  readonly earlier: { readonly turns: number; readonly newest: string | null };
+  /** How many earlier turns were read, and the newest of them; absent: none. */
+  readonly earlier?: { readonly turns: number; readonly newest: string | null };
   /** `seq` of the messages, in their order. */
   readonly messages: readonly number[];
 };
 
+/** What is as it nearly always is, is left out: these bytes are written at every step. */
 export type RequestFacts = {
   readonly hash: string;
   readonly model: string;
   readonly baseURL: string;
-  readonly maxOutputTokens: number | null;
+  readonly maxOutputTokens?: number;
   /** Hash of the list of tools. */
   readonly tools: string;
   readonly builder: number;
-  readonly compaction: number;
+  /** Absent: 0. */
+  readonly compaction?: CompactionLevel;
   /** It said that another worker goes on. */
-  readonly resumed: boolean;
+  readonly resumed?: true;
   /** It asked for the last words of a turn. */
-  readonly lastWords: boolean;
+  readonly lastWords?: true;
   readonly finishReason: string | null;
   readonly rows: RowRange;
 };
@@ -39,22 +42,28 @@ export function requestFacts(
   finishReason: string | null,
   closing?: "exhausted",
 ): RequestFacts {
+  const { model, baseURL, maxOutputTokens } = request.endpoint;
   return {
     hash: requestHash(request),
-    model: request.endpoint.model,
-    baseURL: request.endpoint.baseURL,
-    maxOutputTokens: request.endpoint.maxOutputTokens ?? null,
+    model,
+    baseURL,
+    ...(maxOutputTokens === undefined ? {} : { maxOutputTokens }),
     tools: hashOf(request.tools),
     builder: BUILDER_VERSION,
-    compaction: turn.compaction,
-    resumed: turn.resuming,
-    lastWords: closing !== undefined,
+    ...(turn.compaction === 0 ? {} : { compaction: turn.compaction }),
+    ...(turn.resuming ? { resumed: true } : {}),
+    ...(closing === undefined ? {} : { lastWords: true }),
     finishReason,
     rows: {
-      earlier: { turns: turn.earlier.length, newest: turn.earlier.at(-1)?.runId ?? null },
+      ...earlierOf(turn),
       messages: turn.run.triggers.map((trigger) => trigger.seq),
     },
   };
+}
+
+function earlierOf({ earlier }: Turn): Pick<RowRange, "earlier"> {
+  const newest = earlier.at(-1);
+  return newest === undefined ? {} : { earlier: { turns: earlier.length, newest: newest.runId } };
 }
 
 /** Lists that this process knows to be in a ledger, per connection to one. */

@@ -1,9 +1,9 @@
 /**
  * What a step keeps of its request: a hash over the hashes of its messages and that of its tools. A run's requests are
  * nearly the same messages again and again, as the very same objects (`rules/transcript.ts`), so that each is read and
- * hashed once and not once per step.
+ * hashed once and not once per step; nor are the hashes of the earlier ones gone through again.
  */
-import { createHash } from "node:crypto";
+import { createHash, type Hash } from "node:crypto";
 import { canonicalHash } from "./canonical.ts";
 import type { ModelRequest } from "./ports.ts";
 
@@ -19,7 +19,21 @@ export function hashOf(part: object): string {
   return hash;
 }
 
+type Begun = { readonly parts: readonly string[]; readonly hash: Hash };
+
+/** By list of tools, which is one object for all requests of a turn: what its last request began with. */
+const begun = new WeakMap<object, Begun>();
+
+/** The hash so far, over a line for each part; of a request that only goes on from the last one, over what is new. */
+function over(parts: readonly string[], tools: object): Hash {
+  const last = begun.get(tools);
+  const goesOn = last !== undefined && last.parts.every((part, index) => part === parts[index]);
+  const hash = goesOn ? last.hash : createHash("sha256");
+  for (let index = goesOn ? last.parts.length : 0; index < parts.length; index += 1) hash.update(`${parts[index]}\n`);
+  begun.set(tools, { parts, hash });
+  return hash;
+}
+
 export function requestHash({ messages, tools }: Pick<ModelRequest, "messages" | "tools">): string {
-  const parts = [...messages.map(hashOf), hashOf(tools)];
-  return createHash("sha256").update(parts.join("\n")).digest("hex");
+  return over(messages.map(hashOf), tools).copy().update(hashOf(tools)).digest("hex");
 }

@@ -18,7 +18,8 @@ import { undoing } from "./undo.ts";
 import { UNDO } from "./undo-tool.ts";
 
 export type Settled =
-  | { readonly kind: "done"; readonly observation: string }
+  /** `unsent`: how often its call was given up before its first byte; 0: this effect was not. */
+  | { readonly kind: "done"; readonly observation: string; readonly unsent: number }
   | { readonly kind: "unknown"; readonly text: string };
 
 export function unknownText(
@@ -77,7 +78,7 @@ export class Settler {
       });
       switch (decision.kind) {
         case "done":
-          return { kind: "done", observation: current.observation ?? "" };
+          return { kind: "done", observation: current.observation ?? "", unsent: current.unsent };
         case "wait":
           await this.hands.wait(decision.ms);
           break;

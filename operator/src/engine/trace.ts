@@ -19,13 +19,13 @@ const facts = z.object({
   hash: z.string(),
   model: z.string(),
   baseURL: z.string(),
-  maxOutputTokens: z.number().nullable(),
+  maxOutputTokens: z.number().nullable().default(null),
   builder: z.number(),
-  compaction: z.number(),
-  resumed: z.boolean(),
-  lastWords: z.boolean(),
+  compaction: z.number().default(0),
+  resumed: z.boolean().default(false),
+  lastWords: z.boolean().default(false),
   rows: z.object({
-    earlier: z.object({ turns: z.number(), newest: z.string().nullable() }),
+    earlier: z.object({ turns: z.number(), newest: z.string().nullable() }).default({ turns: 0, newest: null }),
     messages: z.array(z.number()),
   }),
 });

@@ -2,6 +2,7 @@
 import type { Runner } from "./database.ts";
 import type { RecordedEffect } from "./reads.ts";
 import { statement } from "./statement.ts";
+import { TIMES_UNSENT } from "./unsent.ts";
 
 const readEffectStatement = statement({
   name: "read_effect",
@@ -18,6 +19,7 @@ const readEffectStatement = statement({
     observation: "text?",
     receipt: "jsonb?",
     wait_ms: "int8",
+    unsent: "int4",
     tool: "text",
     args: "jsonb",
     undo: "uuid?",
@@ -27,7 +29,7 @@ const readEffectStatement = statement({
   text: `
     select e.id, e.call_id, e.kind, e.target, e.state, e.attempt, e.nonce, e.keyed, e.observation, e.receipt,
            greatest(0, ceil(extract(epoch from coalesce(e.settle_at, pawl_now()) - pawl_now()) * 1000))::bigint as wait_ms,
-           c.tool, c.args, u.id as undo, u.state as undo_state, u.observation as undo_observation
+           ${TIMES_UNSENT} as unsent, c.tool, c.args, u.id as undo, u.state as undo_state, u.observation as undo_observation
     from commitment_effects e join runs r on r.id = e.run_id join tool_calls c on c.id = e.call_id
     left join commitment_effects u on u.compensates = e.id and u.state <> 'failed'
     where e.id = :effect and r.conversation_id = :conversation`,
@@ -59,6 +61,7 @@ export async function readEffect(
     keyed: row.keyed,
     observation: row.observation,
     waitMs: row.wait_ms,
+    unsent: row.unsent,
     receipt: row.receipt as EffectWithCall["receipt"],
     tool: row.tool,
     args: row.args as EffectWithCall["args"],

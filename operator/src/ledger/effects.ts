@@ -85,6 +85,7 @@ const settleEffectStatement = statement({
     receipt: "jsonb?",
     observation: "text?",
     resolved_by: "text?",
+    unsent: "bool",
   },
   columns: { verdict: "text" },
   // Needs no lease: the outcome is a fact that only its sender knows (I4). Final states never change (I5). The run is
@@ -101,7 +102,7 @@ const settleEffectStatement = statement({
         else 'settled' end as verdict from locked),
     settled as (
       update commitment_effects e set state = :state, receipt = :receipt, observation = :observation,
-             resolved_by = :resolved_by, settled_at = pawl_now()
+             resolved_by = :resolved_by, unsent = :unsent, settled_at = pawl_now()
       from verdict v where e.id = v.id and v.verdict = 'settled')
     select verdict from verdict`,
 });
@@ -291,6 +292,8 @@ export type Settlement = {
   readonly observation: string;
   /** Null: its own sender saw it. */
   readonly resolvedBy?: string;
+  /** Failed, because its sender gave it up before its first byte: its call may cross anew. */
+  readonly unsent?: boolean;
 };
 
 export async function settleEffect(db: Runner, settlement: Settlement): Promise<"settled" | "already" | "conflict"> {
@@ -301,6 +304,7 @@ export async function settleEffect(db: Runner, settlement: Settlement): Promise<
     receipt: settlement.receipt,
     observation: settlement.observation,
     resolved_by: settlement.resolvedBy ?? null,
+    unsent: settlement.unsent ?? false,
   });
   return row.verdict as "settled" | "already" | "conflict";
 }

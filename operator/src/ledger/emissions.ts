@@ -4,7 +4,7 @@
  * is there before anything leaves; one whose sayer died stays unknown, and nobody says it again.
  */
 import type { Runner } from "./database.ts";
-import { MAX_LOOKS } from "./mailbox.ts";
+import { MAX_LOOKS } from "./looks.ts";
 import { PawlError } from "#rules/errors.ts";
 import { statement } from "./statement.ts";
 

@@ -21,7 +21,12 @@ export const INVARIANTS: readonly { name: string; statement: Statement<Record<ne
   invariant(
     "i2_pending_has_a_live_run_before_it",
     `select e.id::text as offender from message_events e
-     left join runs r on r.conversation_id = e.conversation_id and r.live where e.state = 'pending' and r.id is null`,
+     left join runs r on r.conversation_id = e.conversation_id and r.live where e.state in ('pending', 'undecided') and r.id is null`,
+  ),
+  invariant(
+    "i2_one_turn_is_one_authors_rights",
+    `select e.id::text as offender from message_events e join runs r on r.id = e.run_id join run_triggers t on t.run_id = r.id and t.event_id = e.id
+     where e.state = 'in_turn' and t.role = 'trigger' and e.grants <> r.grants`,
   ),
   invariant(
     "i2_in_turn_means_live_and_accounted_means_ended",
@@ -134,6 +139,12 @@ export const INVARIANTS: readonly { name: string; statement: Statement<Record<ne
      cross join lateral (select coalesce(sum(s.cost_micros), 0) as sum, coalesce(bool_or(s.cost_micros is null), false) as unknown
                          from run_steps s where s.run_id = r.id) c
      where r.next_ordinal > 1 and r.cost_micros is distinct from case when r.charged_calls = 0 and not c.unknown then c.sum end`,
+  ),
+  invariant(
+    "i10_a_live_run_counts_its_messages",
+    `select r.id::text as offender from runs r join logical_requests q on q.id = r.request_id
+     where r.live and r.root_id = r.id and (r.requester is distinct from q.requester
+       or r.trigger_count <> (select count(*) from run_triggers t where t.run_id = r.id))`,
   ),
   invariant(
     "i10_without_a_lease_nothing_is_reserved",

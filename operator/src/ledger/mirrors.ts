@@ -2,6 +2,7 @@
 import { DEFAULT_MAX_RUNS } from "#rules/limits.ts";
 import type { Runner } from "./database.ts";
 import { statement, type Values } from "./statement.ts";
+import { CROSSED_ANEW } from "./unsent.ts";
 
 /** Nobody counts on beyond this, neither here nor in front of a status. */
 export const MAX_AHEAD = 1_000;
@@ -22,6 +23,11 @@ const MIRROR_COLUMNS = {
   install_held: "int4?",
   opening_event: "uuid?",
   answered_by: "text?",
+  role: "text?",
+  own_interrupt: "jsonb?",
+  restarts: "int4",
+  superseded_by: "text?",
+  due_at: "timestamptz?",
   triggers: "int4",
   actors: "text[]?",
   run_id: "uuid?",
@@ -68,20 +74,33 @@ const MIRROR_SELECT = `
     case when e.state = 'pending' then (select count(*)::int from message_events p
       where p.conversation_id = e.conversation_id and p.state = 'pending' and p.seq <= e.seq) end as position,
     u.ahead, u.agent_held, u.agent_runs, u.install_held,
-    o.event_id as opening_event, o.object_name as answered_by,
+    o.event_id as opening_event, o.object_name as answered_by, j.role, case when n.event_id is not null then
+      jsonb_build_object('relation', n.relation, 'asked', n.asked, 'done', n.done, 'reason', n.reason,
+        'here', coalesce(n.run_id = r.id or n.run_id = any (r.inherits), false)) end as own_interrupt,
+    coalesce(h.restarts, 0) as restarts, v.superseded_by, case when r.live then r.due_at end as due_at,
     coalesce(o.triggers, 0) as triggers, o.actors,
     r.id as run_id, r.request_id, r.status, r.shape, r.reason, r.message, r.version, r.lease_owner, r.streamed,
     r.stop_requested_at is not null as stop, r.committed_at, x.kind as committed_kind, xt.tool as committed_tool, x.target as committed_target, r.committed_step,
     r.reply_at is not null as replied, r.model_calls, r.tool_calls, r.input_tokens, r.output_tokens, r.cost_micros, r.next_ordinal - 1 as steps,
-    e.received_at as queued_at, r.started_at, r.ended_at,
+    e.received_at as queued_at, coalesce(h.started_at, r.started_at) as started_at, r.ended_at,
     (select t.args ->> 'text' from tool_calls t where t.run_id = r.id and t.class = 'reply' and t.outcome = 'real') as reply,
     f.total as effects_total, f.unknown as effects_unknown, f.last as last_effects,
     i.total as interrupts_total, i.last as last_interrupt, q.tool as open_tool, q.committed_at as open_since, coalesce(w.request, wq.request) as waiting, z.ids as expired,
     pawl_now() as now
   from run_keys k join message_events e on e.id = k.event_id join conversations c on c.id = e.conversation_id
+  left join interrupts n on n.event_id = e.id -- what was decided about this message itself
   left join lateral (select coalesce(e.run_id, (select s.run_id from run_triggers s join runs z on z.id = s.run_id
-      where s.event_id = e.id order by z.queued_at desc limit 1)) as id) b on true
+      where s.event_id = e.id order by z.queued_at desc limit 1), case when e.state = 'applied' then n.run_id end) as id) b on true
   left join runs r on r.id = b.id
+  left join run_triggers j on j.run_id = r.id and j.event_id = e.id
+  left join lateral ( -- the turn began with the first of its runs, however often it was restarted since
+    select count(*)::int as restarts, min(p.started_at) as started_at
+    from runs p where p.id = any (r.inherits) and p.request_id = r.request_id and p.superseded_by is not null) h on true
+  left join lateral ( -- the newest message that restarted it, and came after this one
+    select coalesce(y.object_name, r.id::text) as superseded_by
+    from run_triggers t join message_events m on m.id = t.event_id join interrupts i on i.event_id = m.id and i.done = 'preempted'
+    left join run_keys y on y.event_id = m.id
+    where t.run_id = r.id and h.restarts > 0 and m.seq > e.seq order by m.seq desc limit 1) v on true
   left join commitment_effects x on x.id = r.committed_by
   left join tool_calls xt on xt.id = x.call_id
   left join lateral (
@@ -92,11 +111,12 @@ const MIRROR_SELECT = `
   left join lateral (
     select count(*)::int as total, (count(*) filter (where state = 'unknown'))::int as unknown,
            jsonb_agg(jsonb_build_object('name', name, 'target', target, 'state', state) order by nth) filter (where nth <= 3) as last
-    from (select n.target, n.state, t.tool as name, row_number() over (order by n.dispatched_at desc, n.id desc) as nth
-          from commitment_effects n join tool_calls t on t.id = n.call_id where n.run_id = r.id and n.kind <> 'reply') n) f on true
+    from (select e.target, e.state, t.tool as name, row_number() over (order by e.dispatched_at desc, e.id desc) as nth
+          from commitment_effects e join tool_calls t on t.id = e.call_id
+          where e.run_id = r.id and e.kind <> 'reply' and not ${CROSSED_ANEW}) n) f on true
   left join lateral (
     select count(*)::int as total, (array_agg(jsonb_build_object('relation', relation, 'asked', asked, 'done', done, 'reason', reason)
-           order by at desc))[1] as last from interrupts where run_id = r.id) i on true
+           order by at desc))[1] as last from interrupts where run_id = r.id or run_id = any (r.inherits)) i on true
   left join lateral (
     select t.tool, s.committed_at from tool_calls t join run_steps s on s.run_id = t.run_id and s.ordinal = t.ordinal
     where t.run_id = r.id and t.outcome is null and t.class <> 'reply' order by t.ordinal, t.idx limit 1) q on r.live
@@ -129,16 +149,31 @@ const readMirrorStatement = statement({
 const changedMirrorsStatement = statement({
   name: "changed_mirrors",
   params: { since: "timestamptz" },
-  columns: { namespace_uid: "text", namespace: "text", key: "text", object_name: "text", version: "int8" },
+  columns: {
+    namespace_uid: "text",
+    namespace: "text",
+    key: "text",
+    object_name: "text",
+    version: "int8",
+    decided: "text",
+  },
   text: `
     with changed as (
       select id, agent_id, version from runs where live and changed_at > :since
       union all select id, agent_id, version from runs where not live and ended_at > :since
       union all select r.id, r.agent_id, r.version from commitment_effects e join runs r on r.id = e.root_id -- said after its end
         where e.resolved_by is not null and e.settled_at > :since and not r.live)
-    select k.namespace_uid, a.namespace, k.key, k.object_name, h.version
+    select k.namespace_uid, a.namespace, k.key, k.object_name, h.version, ''::text as decided
     from changed h join agents a on a.id = h.agent_id
-    join run_triggers t on t.run_id = h.id join run_keys k on k.event_id = t.event_id`,
+    join run_triggers t on t.run_id = h.id join run_keys k on k.event_id = t.event_id
+    union all -- stops: they are in no turn, and show the one that they stopped
+    select k.namespace_uid, a.namespace, k.key, k.object_name, h.version, ''
+    from changed h join agents a on a.id = h.agent_id join interrupts i on i.run_id = h.id
+    join message_events e on e.id = i.event_id and e.state = 'applied' join run_keys k on k.event_id = e.id
+    union all -- decided about, which changes no run where the message waits
+    select k.namespace_uid, a.namespace, k.key, k.object_name, c.last_version, i.at::text
+    from interrupts i join message_events e on e.id = i.event_id join run_keys k on k.event_id = e.id
+    join conversations c on c.id = e.conversation_id join agents a on a.id = c.agent_id where i.at > :since`,
 });
 
 const databaseTime = statement({
@@ -153,7 +188,8 @@ const findTranscriptRun = statement({
   params: { namespace: "text", name: "text" },
   columns: { run_id: "uuid?", event_id: "uuid", state: "text" },
   text: `
-    select coalesce(e.run_id, (select t.run_id from run_triggers t where t.event_id = e.id order by t.run_id desc limit 1)) as run_id,
+    select coalesce(e.run_id, (select t.run_id from run_triggers t where t.event_id = e.id order by t.run_id desc limit 1),
+                    case when e.state = 'applied' then (select i.run_id from interrupts i where i.event_id = e.id) end) as run_id,
            e.id as event_id, e.state
     from run_keys k join message_events e on e.id = k.event_id join conversations c on c.id = e.conversation_id
     join agents a on a.id = c.agent_id
@@ -225,6 +261,8 @@ export type ChangedKey = {
   readonly objectName: string;
   /** Of the run: tells a new change from one that was seen a look ago. */
   readonly version: number;
+  /** When a decision about the message itself was taken; empty: this is about its run. */
+  readonly decided: string;
 };
 
 /** Keys whose run changed after `since`; pass the time of the last look minus an overlap, for commits still on their way. */
@@ -236,6 +274,7 @@ export async function listChangedMirrors(db: Runner, since: Date): Promise<Chang
     key: row.key,
     objectName: row.object_name,
     version: row.version,
+    decided: row.decided,
   }));
 }
 

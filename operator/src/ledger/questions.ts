@@ -8,7 +8,7 @@ import { PawlError } from "#rules/errors.ts";
 
 import { ANSWERS } from "./answers.ts";
 import type { Runner } from "./database.ts";
-import { MAX_LOOKS } from "./mailbox.ts";
+import { MAX_LOOKS } from "./looks.ts";
 import { statement } from "./statement.ts";
 import { ensureActor } from "./turns.ts";
 import { givesLeaseWhen } from "./work.ts";
@@ -123,7 +123,7 @@ const answerQuestionStatement = statement({
       select :decision, id, :who, verdict, case when verdict = 'late' then over end, :text, at
       from verdict where verdict in ('answered', 'late') on conflict do nothing),
     answering as (
-      select run_id, :event as event_id, :actor as actor_id, :text as body, at from verdict where verdict = 'answered'),
+      select run_id, :event as event_id, head_seq + 1 as seq, :actor as actor_id, :text as body, at from verdict where verdict = 'answered'),
     event as (
       insert into message_events (id, conversation_id, seq, kind, ext_id, order_key, actor_id, body, state, run_id, received_at)
       select :event, v.conversation_id, v.head_seq + 1, 'decision', :decision, '', :actor, :text, 'in_turn', v.run_id, v.at

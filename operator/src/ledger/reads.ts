@@ -3,6 +3,7 @@ import type { Evidence } from "#rules/provenance.ts";
 import type { Runner } from "./database.ts";
 import { readEvidence } from "./evidence.ts";
 import { statement } from "./statement.ts";
+import { CROSSED_ANEW, TIMES_UNSENT } from "./unsent.ts";
 
 const readRunStatement = statement({
   name: "read_run",
@@ -109,11 +110,13 @@ const readEffectsStatement = statement({
     keyed: "bool",
     observation: "text?",
     wait_ms: "int8",
+    unsent: "int4",
   },
   text: `
-    select id, call_id, kind, target, state, attempt, nonce, keyed, observation,
-           greatest(0, ceil(extract(epoch from coalesce(settle_at, pawl_now()) - pawl_now()) * 1000))::bigint as wait_ms
-    from commitment_effects where run_id = :run order by dispatched_at, id`,
+    select e.id, e.call_id, e.kind, e.target, e.state, e.attempt, e.nonce, e.keyed, e.observation,
+           greatest(0, ceil(extract(epoch from coalesce(e.settle_at, pawl_now()) - pawl_now()) * 1000))::bigint as wait_ms,
+           ${TIMES_UNSENT} as unsent
+    from commitment_effects e where e.run_id = :run and not ${CROSSED_ANEW} order by e.dispatched_at, e.id`,
 });
 
 const readHistoryStatement = statement({
@@ -174,6 +177,8 @@ export type RecordedEffect = {
   readonly keyed: boolean;
   readonly observation: string | null;
   readonly waitMs: number;
+  /** How often its call has crossed and was given up before its first byte; 0: this effect was not. */
+  readonly unsent: number;
 };
 export type EarlierTurn = {
   readonly runId: string;
@@ -224,6 +229,7 @@ export type RunRecord = {
 /** Earlier turns that are read for a request; what does not fit its share of the context is left out from the oldest. */
 export const MAX_EARLIER_TURNS = 50;
 
+/** Oldest first; of a call that crossed more than once, the newest. */
 export async function readEffects(db: Runner, runId: string): Promise<RecordedEffect[]> {
   return (await db.rows(readEffectsStatement, { run: runId })).map((row) => ({
     id: row.id,
@@ -236,6 +242,7 @@ export async function readEffects(db: Runner, runId: string): Promise<RecordedEf
     keyed: row.keyed,
     observation: row.observation,
     waitMs: row.wait_ms,
+    unsent: row.unsent,
   }));
 }
 

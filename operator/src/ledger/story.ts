@@ -44,9 +44,9 @@ const readStoryStatement = statement({
            'outcome', c.outcome, 'result', c.result, 'at', c.closed_at) order by c.ordinal, c.idx), '[]')
          from tool_calls c where c.run_id = r.id) as calls,
       (select coalesce(jsonb_agg(jsonb_build_object('id', f.id, 'call', f.call_id, 'kind', f.kind, 'target', f.target, 'state', f.state,
-           'attempt', f.attempt, 'keyed', f.keyed, 'token', f.lease_token, 'dispatchedAt', f.dispatched_at, 'settleAt', f.settle_at,
+           'attempt', f.attempt, 'unsent', f.unsent, 'keyed', f.keyed, 'token', f.lease_token, 'dispatchedAt', f.dispatched_at, 'settleAt', f.settle_at,
            'settledAt', f.settled_at, 'observation', f.observation, 'resolvedBy', f.resolved_by, 'compensates', f.compensates,
-           'sources', (select coalesce(jsonb_agg(distinct e.source), '[]') from tool_source_evidence e where e.id = any (f.built_on))) order by c.ordinal, c.idx, f.part), '[]')
+           'sources', (select coalesce(jsonb_agg(distinct e.source), '[]') from tool_source_evidence e where e.id = any (f.built_on))) order by c.ordinal, c.idx, f.part, f.dispatched_at), '[]')
          from commitment_effects f join tool_calls c on c.id = f.call_id where f.run_id = r.id) as effects,
       (select coalesce(jsonb_agg(jsonb_build_object('actor', coalesce(w.display, w.ext_id), 'text', e.body, 'relation', i.relation,
            'asked', i.asked, 'done', i.done, 'reason', i.reason, 'at', i.at) order by i.at, e.seq), '[]')
@@ -92,6 +92,8 @@ export type StoryEffect = {
   readonly target: string;
   readonly state: "dispatched" | "confirmed" | "failed" | "unknown";
   readonly attempt: number;
+  /** Failed, because its sender gave it up before its first byte. */
+  readonly unsent: boolean;
   readonly keyed: boolean;
   readonly token: number | null;
   /** Of the last attempt. */

@@ -1,77 +1,10 @@
-/**
- * How a turn ends, in one statement under the conversation's lock (I2): what the model was shown is accounted for,
- * what it was not goes to the next turn, which is created here if anything waits. Only these statements end a root run.
- */
+/** Who ends a turn: the worker that is done with it (`finish_turn`), or a person (`request_stop`). Only these and a restart do. */
 import { v7 as uuidv7 } from "uuid";
-import { PawlError } from "#rules/errors.ts";
 import type { TerminalStatus } from "#rules/run-machine.ts";
-import { WITHDRAWS_QUESTIONS } from "./answers.ts";
 import type { Runner } from "./database.ts";
-import { MAX_LOOKS } from "./mailbox.ts";
+import { untilKnown } from "./looks.ts";
 import { statement } from "./statement.ts";
-import { GIVES_LEASE } from "./work.ts";
-
-/**
- * The conversation first, then its run. `stale` = somebody changed a message or the run between this statement's
- * snapshot and its locks: what the writes below would select is not the whole mailbox (nor would `triggers` count it),
- * or misses calls that a response just brought, so the verdict is `again`.
- */
-const lockTurn = (facts = "") => `
-    conversation_row as (
-      select c.*, c.mail_version <> (select s.mail_version from conversations s where s.id = c.id) as stale
-      from conversations c where c.id = :conversation for no key update),
-    locked as (
-      select r.*, c.stale or r.version <> (select s.version from runs s where s.id = r.id) as stale, c.live_run, c.head_seq, c.last_version,
-             (select count(*) from run_triggers t where t.run_id = r.id) as triggers${facts}
-      from conversation_row c join runs r on r.conversation_id = c.id
-      where r.id = :run for no key update of r)`;
-
-/**
- * The writes of a turn's end, chained from a verdict that says `ends`. Accounted: what a committed step delivered, and
- * what the last request contained (`seen_seq`), so that a request no endpoint would answer is not asked for ever.
- * `taken_by`: the actor whose unseen messages of this turn are withdrawn with it.
- */
-const END_TURN = `
-    mail as (
-      select e.id, e.seq, e.actor_id, e.slice, e.state,
-             case when e.state = 'in_turn' and (t.delivered_ordinal is not null or e.seq <= v.seen) then 'accounted'
-                  when e.state = 'in_turn' and e.actor_id = v.taken_by then 'withdrawn'
-                  else 'in_turn' end as next_state
-      from verdict v join message_events e on e.conversation_id = v.conversation_id
-        and (e.state = 'pending' or (e.state = 'in_turn' and e.run_id = v.id))
-      left join run_triggers t on t.run_id = v.id and t.event_id = e.id
-      where v.ends),
-    first as (select * from mail where next_state = 'in_turn' order by seq limit 1),
-    moved as (
-      update message_events e set state = m.next_state,
-             run_id = case m.next_state when 'accounted' then v.id when 'in_turn' then :next_run end
-      from mail m, verdict v where e.id = m.id),
-    request as (
-      insert into logical_requests (id, conversation_id, requester, opened_at)
-      select :next_request, v.conversation_id, f.actor_id, pawl_now() from first f, verdict v returning id),
-    ended as (
-      update runs r set status = v.end_status, live = false, reason = :reason, message = :message, last_nonce = :nonce,
-            ${GIVES_LEASE}, due_at = null, ended_at = pawl_now(),
-             version = r.version + 1, changed_at = pawl_now()
-      from verdict v where r.id = v.id and v.ends returning r.id, r.version, r.agent_id, r.conversation_id),
-    next as (
-      insert into runs (id, root_id, conversation_id, request_id, journal_scope, agent_id, agent_generation,
-                        status, live, due_at, slice, version, queued_at, changed_at)
-      select :next_run, :next_run, ended.conversation_id, request.id, :next_run, a.id, a.generation,
-             'queued', true, pawl_now(), f.slice, ended.version + 1, pawl_now(), pawl_now()
-      from ended join agents a on a.id = ended.agent_id, request, first f returning id),
-    triggers as (
-      insert into run_triggers (run_id, event_id, role)
-      select next.id, m.id, 'trigger' from next, mail m where m.next_state = 'in_turn'),
-    closed as (
-      update tool_calls c set closed_at = pawl_now(),
-             outcome = case when c.class = 'reply' and v.reply_at is not null then 'real' when c.class = 'reply' then 'withheld' else 'cancelled' end,
-             result = case when c.class = 'reply' and v.reply_at is not null then 'delivered' else 'not run: the turn ended' end
-      from verdict v where c.run_id = v.id and c.outcome is null and v.ends),${WITHDRAWS_QUESTIONS},
-    conversation as (
-      update conversations c set live_run = (select id from next), last_version = ended.version,
-             head_seq = c.head_seq + v.new_messages, mail_version = c.mail_version + 1
-      from ended, verdict v where c.id = ended.conversation_id)`;
+import { endTurn, lockTurn, TAKES_NOTHING } from "./turn-end.ts";
 
 const finishTurnStatement = statement({
   name: "finish_turn",
@@ -99,12 +32,23 @@ const finishTurnStatement = statement({
         when stale then 'again'
         else 'finished' end as verdict from locked),
     verdict as (
-      select *, verdict = 'finished' as ends, :status as end_status, :seen_seq as seen, null::uuid as taken_by, 0 as new_messages
+      select *, verdict = 'finished' as ends, :status as end_status, :seen_seq as seen, ${TAKES_NOTHING}, 0 as new_messages
       from judged),
-    ${END_TURN}
+    ${endTurn()}
     select verdict, (select id from next) as next_run, (select pg_notify('pawl_due', '') from next)::text is not null as notified
     from verdict`,
 });
+
+/** May this actor stop or change the run `r`, as its agent's policy says? */
+export const ENTITLED = `
+             case :who when 'thread_scoped' then true when 'addressed_actor_only' then coalesce(r.addressed = :actor, false)
+                       else coalesce(r.requester = :actor, false) end`;
+
+/** Of the message that is taken back: is it still in this turn? A second run of a statement that took it back must not end the turn. */
+const HOLDS = "(select e.state = 'in_turn' and e.run_id = r.id from message_events e where e.id = :event)";
+/** Of the message that says so: is it here already? Then it has done what it did. */
+const KNOWN = `exists (select from message_events e where e.conversation_id = c.id and e.kind = :kind
+                           and e.ext_id = :ext_id and e.ext_rev = :ext_rev)`;
 
 const requestStopStatement = statement({
   name: "request_stop",
@@ -112,59 +56,93 @@ const requestStopStatement = statement({
   params: {
     conversation: "uuid",
     run: "uuid",
-    event: "uuid",
+    event: "uuid?",
     stop_event: "uuid",
+    kind: "text",
     ext_id: "text",
+    ext_rev: "text",
+    order_key: "text",
     actor: "uuid",
     author: "uuid",
+    who: "text",
     body: "text?",
     nonce: "uuid",
     reason: "text?",
     message: "text?",
     next_run: "uuid",
     next_request: "uuid",
+    namespace_uid: "text?",
+    key: "text?",
+    spec_hash: "text?",
+    object_uid: "text?",
+    object_name: "text?",
   },
   columns: { verdict: "text", next_run: "uuid?", notified: "bool" },
-  // `holds`: the message is still in this turn. A second run of a statement that took it back must not end the turn.
+  // With `event` a message is taken back, and the turn with it. Without it somebody who may has said that it shall stop.
   text: `
-    with ${lockTurn(", (select e.state = 'in_turn' and e.run_id = r.id from message_events e where e.id = :event) as holds")},
+    with ${lockTurn(`, ${HOLDS} as holds, ${KNOWN} as known,${ENTITLED} as entitled`)},
     judged as (
-      select *, case
+      select *, :event is null as spoken, case
         when last_nonce = :nonce then 'already'
         when stale then 'again'
+        when :event is null and known then 'duplicate'
+        when :event is null and not (live and reply_at is null and entitled) then 'again'
         when not live or reply_at is not null then 'nothing_left'
-        when not holds then 'again'
-        when committed_at is not null then 'stopping'
-        when status = 'queued' and triggers > 1 then 'withdrawn'
+        when :event is not null and not holds then 'again'
+        when committed_at is not null and status <> 'awaiting_input' then 'stopping'
+        when :event is not null and status = 'queued' and trigger_count > 1 then 'withdrawn'
         else 'cancelled' end as verdict from locked),
     verdict as (
-      select *, verdict = 'cancelled' as ends, 'cancelled' as end_status, 0 as seen, :author as taken_by, 1 as new_messages
+      select *, verdict = 'cancelled' as ends, 'cancelled' as end_status, 0 as seen, 1 as new_messages,
+             :author as taken_by, spoken and :who = 'thread_scoped' as taken_all, case when spoken then head_seq else 0 end as taken_until
       from judged),
-    ${END_TURN},
+    keyed as (
+      insert into run_keys (namespace_uid, key, spec_hash, event_id, object_uid, object_name)
+      select :namespace_uid, :key, :spec_hash, :stop_event, :object_uid, :object_name
+      from verdict where verdict in ('cancelled', 'stopping') and :key is not null on conflict do nothing returning key),
+    acting as (select * from verdict where verdict not in ('again', 'already', 'duplicate') and (:key is null or exists (select from keyed))),
+    ${endTurn("acting")},
     taken_back as ( -- one message of a queued turn that has others: the turn stays
-      update message_events e set state = 'withdrawn', run_id = null from verdict v
+      update message_events e set state = 'withdrawn', run_id = null from acting v
       where v.verdict = 'withdrawn' and e.id = :event),
     untriggered as (
-      delete from run_triggers t using verdict v where v.verdict = 'withdrawn' and t.run_id = v.id and t.event_id = :event),
+      delete from run_triggers t using acting v where v.verdict = 'withdrawn' and t.run_id = v.id and t.event_id = :event),
+    meant as ( -- of a turn that goes on to its reply: what its author had said before is decided with it
+      select e.id, e.state, e.mid_turn from acting v join message_events e on e.conversation_id = v.conversation_id
+        and e.state in ('pending', 'undecided') and e.actor_id = v.taken_by and e.seq <= v.taken_until
+      where v.verdict = 'stopping'),
+    let_go as (update message_events e set state = 'withdrawn' from meant m where e.id = m.id),
+    decided as (
+      insert into interrupts (event_id, run_id, relation, asked, done, reason, source, at)
+      select m.id, v.id, 'cancels', m.mid_turn, 'withdrawn', 'Stopped', 'policy', pawl_now()
+      from meant m, acting v where m.state = 'undecided' on conflict do nothing),
     touched as (
       update runs r set stop_requested_at = case when v.verdict = 'stopping' then coalesce(r.stop_requested_at, pawl_now()) else r.stop_requested_at end,
              due_at = case when v.verdict = 'stopping' and r.due_at is not null then pawl_now() else r.due_at end,
+             trigger_count = r.trigger_count - (v.verdict = 'withdrawn')::int,
+             hold_seq = case when v.verdict = 'withdrawn' then r.hold_seq else coalesce((select min(e.seq) from message_events e
+               where e.conversation_id = v.conversation_id and e.state = 'undecided' and e.id not in (select id from meant)), 0) end,
              version = r.version + 1, changed_at = pawl_now()
-      from verdict v where r.id = v.id and v.verdict in ('stopping', 'withdrawn')),
+      from acting v where r.id = v.id and v.verdict in ('stopping', 'withdrawn')),
     stop_message as (
-      insert into message_events (id, conversation_id, seq, kind, ext_id, order_key, actor_id, body, state, received_at)
-      select :stop_event, v.conversation_id, v.head_seq + 1, 'stop', :ext_id, '', :actor, :body, 'applied', pawl_now()
-      from verdict v where v.verdict not in ('again', 'already') on conflict do nothing returning id),
+      insert into message_events (id, conversation_id, seq, kind, ext_id, ext_rev, order_key, actor_id, body, state, received_at)
+      select :stop_event, v.conversation_id, v.head_seq + 1, :kind, :ext_id, :ext_rev, :order_key, :actor, :body, 'applied', pawl_now()
+      from acting v on conflict do nothing returning id),
     noted as (
       update conversations c set head_seq = c.head_seq + (select count(*) from stop_message), mail_version = c.mail_version + 1
-      from verdict v where c.id = v.conversation_id and not v.ends and v.verdict not in ('again', 'already')),
+      from acting v where c.id = v.conversation_id and not v.ends),
     decision as (
-      insert into interrupts (event_id, run_id, relation, asked, done, reason, at)
+      insert into interrupts (event_id, run_id, relation, asked, done, reason, source, at)
       select s.id, v.id, 'cancels', 'cancel', v.verdict,
-             case v.verdict when 'cancelled' then 'Buffering' when 'stopping' then 'Committed' when 'withdrawn' then 'OtherTriggers' else 'AlreadyAnswered' end,
-             pawl_now() from stop_message s, verdict v)
-    select verdict, (select id from next) as next_run, (select pg_notify('pawl_due', '') from next)::text is not null as notified
-    from verdict`,
+             case when v.verdict = 'withdrawn' then 'OtherTriggers' when v.verdict = 'nothing_left' then 'AlreadyAnswered'
+                  when v.verdict = 'stopping' then 'Committed' when v.status = 'queued' then 'NotStarted'
+                  when v.status = 'awaiting_input' then 'Waiting' else 'Buffering' end,
+             case when v.spoken then 'stop_word' else 'policy' end, pawl_now() from stop_message s, acting v)
+    select case when v.verdict in ('cancelled', 'stopping') and not exists (select from acting) then 'duplicate' else v.verdict end as verdict,
+           (select id from next) as next_run,
+           (select pg_notify('pawl_due', '') from next)::text is not null
+             or (select pg_notify('pawl_signal', a.id::text) from acting a where a.verdict in ('cancelled', 'stopping'))::text is not null as notified
+    from verdict v`,
 });
 
 const withdrawEventStatement = statement({
@@ -182,10 +160,14 @@ const withdrawEventStatement = statement({
   // Under the conversation's lock no one else moves a message; a state seen otherwise is found at the next look.
   text: `
     with locked as (select * from conversations where id = :conversation for no key update),
-    verdict as (select id, head_seq, 'ok' as verdict from locked),
+    verdict as (select id, head_seq, live_run, 'ok' as verdict from locked),
     message as (
       update message_events e set state = 'withdrawn' from verdict v
-      where e.id = :event and e.conversation_id = v.id and e.state = 'pending' returning e.id),
+      where e.id = :event and e.conversation_id = v.id and e.state in ('pending', 'undecided') returning e.id, e.mid_turn),
+    own as ( -- a message that somebody was still to decide about has no row yet
+      insert into interrupts (event_id, run_id, relation, asked, done, reason, at)
+      select m.id, v.live_run, 'none', m.mid_turn, 'withdrawn', 'TakenBack', pawl_now() from message m, verdict v
+      on conflict do nothing),
     stop_message as (
       insert into message_events (id, conversation_id, seq, kind, ext_id, order_key, actor_id, body, state, received_at)
       select :stop_event, v.id, v.head_seq + 1, 'stop', :ext_id, '', :actor, :body, 'applied', pawl_now()
@@ -246,12 +228,12 @@ export async function finishTurn(db: Runner, end: TurnEnd): Promise<Finished> {
     next_run: uuidv7(),
     next_request: uuidv7(),
   };
-  for (let look = 0; look < MAX_LOOKS; look += 1) {
+  return untilKnown<Finished>(async () => {
     const row = await db.one(finishTurnStatement, params);
+    if (row.verdict === "again") return undefined;
     if (row.verdict === "finished") return { kind: "finished", nextRunId: row.next_run };
-    if (row.verdict !== "again") return { kind: row.verdict as "already" | "ended" | "fenced" };
-  }
-  throw new PawlError("conflict", "LedgerConflict", "the conversation changes faster than it can be read");
+    return { kind: row.verdict as "already" | "ended" | "fenced" };
+  });
 }
 
 export type StopRequest = {
@@ -266,6 +248,8 @@ export type StopRequest = {
 /** cancelled: over, nothing had changed · stopping: the reply tells the partial result · withdrawn: taken back unread · nothing_left: answered before. */
 export type Stopped = "cancelled" | "stopping" | "withdrawn" | "nothing_left" | "already";
 
+const NO_KEY = { namespace_uid: null, key: null, spec_hash: null, object_uid: null, object_name: null } as const;
+
 export async function requestStop(db: Runner, stop: StopRequest): Promise<Stopped> {
   const actor = await db.one(ensureActor, {
     actor: uuidv7(),
@@ -273,29 +257,29 @@ export async function requestStop(db: Runner, stop: StopRequest): Promise<Stoppe
     ext_id: stop.actor.extId,
   });
   const nonce = uuidv7();
-  for (let look = 0; look < MAX_LOOKS; look += 1) {
+  return untilKnown<Stopped>(async () => {
     const position = await db.one(readPosition, { event: stop.eventId });
-    if (position.state === "pending" || position.state === "undecided") {
-      const row = await db.one(withdrawEventStatement, {
-        conversation: position.conversation_id,
-        event: stop.eventId,
-        stop_event: uuidv7(),
-        ext_id: stop.extId,
-        actor: actor.id,
-        body: stop.why,
-      });
-      if (row.verdict === "withdrawn") return "withdrawn";
-      continue;
-    }
-    if (position.run_id === null) return position.state === "withdrawn" ? "already" : "nothing_left";
-    const row = await db.one(requestStopStatement, {
+    const said = {
       conversation: position.conversation_id,
-      run: position.run_id,
       event: stop.eventId,
       stop_event: uuidv7(),
       ext_id: stop.extId,
+    };
+    if (position.state === "pending" || position.state === "undecided") {
+      const row = await db.one(withdrawEventStatement, { ...said, actor: actor.id, body: stop.why });
+      return row.verdict === "withdrawn" ? "withdrawn" : undefined;
+    }
+    if (position.run_id === null) return position.state === "withdrawn" ? "already" : "nothing_left";
+    const row = await db.one(requestStopStatement, {
+      ...said,
+      ...NO_KEY,
+      run: position.run_id,
+      kind: "stop",
+      ext_rev: "",
+      order_key: "",
       actor: actor.id,
       author: position.actor_id,
+      who: "thread_scoped",
       body: stop.why,
       nonce,
       reason: "Stopped",
@@ -303,7 +287,39 @@ export async function requestStop(db: Runner, stop: StopRequest): Promise<Stoppe
       next_run: uuidv7(),
       next_request: uuidv7(),
     });
-    if (row.verdict !== "again") return row.verdict as Stopped;
-  }
-  throw new PawlError("conflict", "LedgerConflict", "the conversation changes faster than it can be read");
+    return row.verdict === "again" ? undefined : (row.verdict as Stopped);
+  });
+}
+
+/** A message that says nothing but that the work under way shall stop, from somebody whose word counts for it. */
+export type SpokenStop = {
+  readonly conversation: string;
+  readonly run: string;
+  readonly stop_event: string;
+  readonly kind: string;
+  readonly ext_id: string;
+  readonly ext_rev: string;
+  readonly order_key: string;
+  readonly actor: string;
+  readonly who: string;
+  readonly body: string;
+} & { readonly [K in keyof typeof NO_KEY]: string | null };
+
+/** again: the turn is another one by now, or has answered. */
+export async function stopByMessage(
+  db: Runner,
+  said: SpokenStop,
+  nonce: string,
+): Promise<"cancelled" | "stopping" | "duplicate" | "already" | "again"> {
+  const row = await db.one(requestStopStatement, {
+    ...said,
+    event: null,
+    author: said.actor,
+    nonce,
+    reason: "Stopped",
+    message: clip(said.body),
+    next_run: uuidv7(),
+    next_request: uuidv7(),
+  });
+  return row.verdict as "cancelled" | "stopping" | "duplicate" | "already" | "again";
 }

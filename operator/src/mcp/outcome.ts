@@ -32,7 +32,7 @@ export function outcomeOf(posted: Posted, judging: Judging): ToolOutcome {
   const { isRead } = judging;
   switch (posted.kind) {
     case "not-sent":
-      return { kind: "failed", observation: `Nothing was sent. ${posted.why}` };
+      return { kind: "failed", observation: `Nothing was sent. ${posted.why}`, unsent: true };
     case "no-answer":
       return isRead
         ? { kind: "failed", observation: `There was no answer. ${posted.why}` }

@@ -49,7 +49,9 @@ export function serverTool(
     execute: async (args, context) => {
       const isRead = context.effectId === undefined;
       const session = await ports.session();
-      if (typeof session === "string") return { kind: "failed", observation: `Nothing was sent. ${session}` };
+      if (typeof session === "string") {
+        return { kind: "failed", observation: `Nothing was sent. ${session}`, unsent: true };
+      }
       const keyed = context.keyHeader === undefined || isRead ? {} : { [context.keyHeader]: context.effectId };
       const posted = await session.ask({
         method: "tools/call",

@@ -69,6 +69,10 @@ export type Settling =
 
 /** Sends of one effect, each after the settle time of the one before: minutes, longer than a restart. */
 export const MAX_EFFECT_ATTEMPTS = 5;
+
+/** A call that was given up before its first byte crosses again, by the same guard; one that always is, is told of. */
+export const crossesAnew = (unsent: number): boolean => unsent > 0 && unsent < MAX_EFFECT_ATTEMPTS;
+
 /** Looks without an answer at one send of one effect: a service that is away for longer is told of as unknown. */
 export const MAX_PROBES = 3;
 

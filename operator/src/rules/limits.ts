@@ -56,3 +56,7 @@ export const CHARS_PER_TOKEN = 3;
 export const HISTORY_SHARE = 1 / 3;
 /** Newest run format this code writes and reads (`runs.min_code`). 2: a call may have to wait for an approval. */
 export const CODE = 2;
+/** Effects wait this long at most for somebody to say what a newer message means: about what a small model takes. */
+export const MAX_HOLD_MS = 1_500;
+/** Turns in a row that programs opened, after which only a person opens the next: two agents would thank each other for ever. */
+export const MAX_BOT_TURNS = 6;

@@ -95,6 +95,7 @@ function toOutcome(request: RequestArguments, result: Result, reading: boolean):
     case "confirmed":
       return { kind, observation, receipt: receiptOf(request, result), partial: isPartial(result) };
     case "failed":
+      if (result.exchange.kind === "not-sent") return { kind, observation, unsent: true };
       return reading && isGone(result) ? { kind, observation, absent: true } : { kind, observation };
     case "unknown":
       return { kind, observation };

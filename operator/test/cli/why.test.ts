@@ -58,6 +58,7 @@ const effect = (changes: Partial<StoryEffect> = {}): StoryEffect => ({
   target: "https://shop.example/orders",
   state: "confirmed",
   attempt: 1,
+  unsent: false,
   keyed: true,
   token: 1,
   dispatchedAt: at(11),
@@ -354,6 +355,22 @@ describe("pawl why: the point of no return", () => {
     const text = renderWhy(story({ steps: [step(1)], calls: [{ ...quick, result }] }));
     assert.match(text, / {18}→ line 0\n {18}line 1\n/);
     assert.match(text, /line 5\n {18}… \(14 more lines\)\n/);
+  });
+
+  it("names a write that was given up before its first byte, and the one that its call crossed as then", () => {
+    const given = effect({ id: "effect-0", state: "failed", unsent: true, settledAt: at(12) });
+    const text = renderWhy(
+      story({
+        committedAt: at(11),
+        steps: [step(1)],
+        calls: [write],
+        effects: [given, effect({ dispatchedAt: at(13), settledAt: at(14) })],
+      }),
+    );
+    assert.match(
+      text,
+      /09:00:12\.000 +given up before its first byte: nothing left\n09:00:13\.000 +dispatched to .*\n09:00:14\.000 +confirmed/,
+    );
   });
 
   it("says which effect an undo takes back, that a probe told an outcome, and why it was sent again without a key", () => {

@@ -61,6 +61,17 @@ const TABLE: readonly Row[] = [
     says: /set spec\.models\.fast/,
   },
   {
+    what: "a mode needs a fast model and the install has one that decides for every Agent",
+    object: agentObject({ interrupt: { midTurn: "Preempt" } }),
+    config: {
+      defaults: {
+        ...CONFIG.defaults,
+        models: { ...CONFIG.defaults.models, decision: { baseURL: "http://model.test/v1", model: "tiny" } },
+      },
+    },
+    gives: { Accepted: "True/Accepted", ResolvedRefs: "True/Resolved", Ready: "True/Ready" },
+  },
+  {
     what: "a limit of money has no prices to count with",
     object: agentObject({ budgets: { maxCostUSD: 0.5 } }),
     gives: { Accepted: "True/Accepted", ResolvedRefs: "False/PricesMissing", Ready: "False/RefsNotResolved" },

@@ -286,7 +286,7 @@ describe("a Run's status", () => {
 
     it("is looked at again, the first ones sooner: nothing about it changes while its place does", () => {
       assert.deepEqual([waits({}).recheckMs, waits({ ahead: 500 }).recheckMs], [QUEUE_NEAR_MS, QUEUE_FAR_MS]);
-      assert.equal(project(shown(pending())).recheckMs, undefined);
+      assert.equal(project(shown(pending({ position: 500 }))).recheckMs, QUEUE_FAR_MS);
     });
   });
 
@@ -326,9 +326,9 @@ describe("a Run's status", () => {
     assert.deepEqual(reasons(before, one), ["ApprovalRequested"]);
     assert.deepEqual(reasons(one, one), []);
     assert.deepEqual(reasons(one, two), ["ApprovalRequested"]);
-    assert.deepEqual(reasons(one, two, ["r"]), ["ApprovalExpired", "ApprovalRequested"]);
-    assert.deepEqual(reasons(one, before, ["r"]), ["ApprovalExpired"]);
-    assert.deepEqual(reasons(one, before, ["another"]), []);
+    assert.deepEqual(reasons(one, two, { expired: ["r"] }), ["ApprovalExpired", "ApprovalRequested"]);
+    assert.deepEqual(reasons(one, before, { expired: ["r"] }), ["ApprovalExpired"]);
+    assert.deepEqual(reasons(one, before, { expired: ["another"] }), []);
   });
 
   const question = (changes: Partial<Mirror> = {}) =>
@@ -364,7 +364,7 @@ describe("a Run's status", () => {
     const reasons = (...args: Parameters<typeof announcements>) => announcements(...args).map(({ reason }) => reason);
     assert.deepEqual(reasons(before, asked), ["QuestionAsked"]);
     assert.deepEqual(reasons(asked, before), []);
-    assert.deepEqual(reasons(asked, before, ["q"]), ["QuestionExpired"]);
+    assert.deepEqual(reasons(asked, before, { expired: ["q"] }), ["QuestionExpired"]);
   });
 
   it("says what it does: asks, hears an answer come, runs a tool", () => {

@@ -58,7 +58,7 @@ describe("a request that is too long for the model (C30)", () => {
   /** What each step says of the request that it answers. */
   const facts = async (runId: string): Promise<{ hash: string; level: number }[]> => {
     const { rows } = await ledger.db.pool.query(
-      "select request ->> 'hash' as hash, (request ->> 'compaction')::int as level from run_steps where run_id = $1 order by ordinal",
+      "select request ->> 'hash' as hash, coalesce((request ->> 'compaction')::int, 0) as level from run_steps where run_id = $1 order by ordinal",
       [runId],
     );
     return rows as { hash: string; level: number }[];

@@ -267,12 +267,28 @@ describe("a question to people", () => {
     assert.deepEqual([(await row()).status, (await asked())?.state], ["cancelled", "withdrawn"]);
   });
 
-  it("is cancelled, and the partial result told, when a turn that changed something is stopped", async () => {
-    const { eventId, deps, row, runId, asked } = await turn([asks(write("a"), question())]);
-    assert.equal(await stop(ledger.db, eventId), "stopping");
-    await drain(deps);
+  it("is cancelled with it also when the turn has changed something", async () => {
+    const { eventId, row, asked } = await turn([asks(write("a"), question())]);
+    assert.equal(await stop(ledger.db, eventId), "cancelled");
     assert.deepEqual([(await row()).status, (await asked())?.state], ["cancelled", "withdrawn"]);
-    assert.match((await replyOf(runId)) ?? "", /^Stopped, as you asked\./);
+  });
+
+  it("is answered by a message in its conversation as well", async () => {
+    const { agent, runId, deps, results, row } = await turn([asks(question()), says("painted red")]);
+    const [conversation] = await sql<{ key: string }>(
+      ledger,
+      "select c.ext_key as key from runs r join conversations c on c.id = r.conversation_id where r.id = $1",
+      [runId],
+    );
+    const said = aMessage(agent.id, {
+      conversationKey: conversation?.key ?? "",
+      actor: { connector: "kubernetes", extId: "carol" },
+      text: "red",
+      applied: applied(`run-${uuidv7()}`),
+    });
+    assert.equal((await ingest(ledger.db, said)).kind, "answers");
+    await drain(deps);
+    assert.deepEqual([results(), (await row()).status], [["[answer of carol] red"], "succeeded"]);
   });
 
   it("is not said twice when its worker dies before it knows what became of it, and is answered all the same", async () => {

@@ -62,6 +62,14 @@ describe("a request of a long run", () => {
     assert.equal(requestHash({ messages, tools }), requestHash({ messages: readBack, tools }));
   });
 
+  it("has the hash of a request that stands alone, whether it goes on from the last one or does not", () => {
+    const all = rows(40);
+    for (const steps of [1, 2, 3, 20, 40, 39, 2]) {
+      const messages = transcript(until(all, steps));
+      assert.equal(requestHash({ messages, tools }), requestHash({ messages, tools: [...tools] }), `${steps} steps`);
+    }
+  });
+
   it("has another hash when a message, their order, their number or a tool is another one", () => {
     const messages = transcript(rows(3));
     const [first, second, ...rest] = messages;

@@ -131,6 +131,20 @@ describe("pawl trace", () => {
     );
   });
 
+  it("builds the request of a step that says what steps now leave out, as all of them did", async () => {
+    const agent = await agentOf();
+    const runId = await start(agent.id, uuidv7(), ["please"]);
+    await drain(benchOf(ledger.db, [asks(["echo", { n: 1 }]), says("done")]).deps);
+    const usual = { maxOutputTokens: null, compaction: 0, resumed: false, lastWords: false };
+    const { rowCount } = await ledger.db.pool.query(
+      `update run_steps set request = jsonb_set(request || $2, '{rows,earlier}', '{"turns":0,"newest":null}')
+       where run_id = $1 and not request ?| array['maxOutputTokens', 'compaction', 'resumed', 'lastWords']`,
+      [runId, usual],
+    );
+    assert.equal(rowCount, 2);
+    assert.ok(isProven(await tracedOf(runId)));
+  });
+
   const altered: Readonly<Record<string, (runId: string) => [sql: string, params: unknown[]]>> = {
     "a result": (runId) => ["update tool_calls set result = result || '!' where run_id = $1 and ordinal = 1", [runId]],
     "a message": (runId) => [

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { v7 as uuidv7 } from "uuid";
 import { claimRun, releaseLease } from "#ledger/leases.ts";
 import { MAX_REPEATS, redispatchEffect, type Settlement, settleEffect } from "#ledger/effects.ts";
+import { readRun } from "#ledger/reads.ts";
 import type { CallRow } from "#ledger/steps.ts";
 import { alone, count, end, lapse, runRow, sql, stop } from "../support/positions.ts";
 import { useLedger } from "../support/postgres.ts";
@@ -125,6 +126,23 @@ describe("an effect", () => {
       for (const call of calls.slice(1)) {
         assert.deepEqual((await cross(ledger.db, run, call)).result, { kind: "ambiguous", effectId: request.effectId });
       }
+    });
+
+    it("anew when its own sender says that no byte left, as an effect of its own; not after any other failure", async () => {
+      const { run, calls } = await withCalls({});
+      const { request } = await cross(ledger.db, run, calls[0]);
+      assert.equal(await settle(request, { ...failed, unsent: true }), "settled");
+      const again = await cross(ledger.db, run, calls[0]);
+      assert.equal(again.result.kind, "crossed");
+      await settle(again.request, failed);
+      assert.equal((await cross(ledger.db, run, calls[0])).result.kind, "ambiguous");
+      const { effects } = await readRun(ledger.db, run.runId);
+      assert.deepEqual(
+        effects.map(({ id, unsent }) => [id, unsent]),
+        [[again.request.effectId, 0]],
+      );
+      const after = await runRow(ledger, run.runId);
+      assert.equal(after.committed_by, request.effectId, "the boundary was crossed when the first row was written");
     });
 
     it("beside others on other targets, and after one that provably failed", async () => {

@@ -21,6 +21,7 @@ describe("the invariants as SQL", () => {
     call: "",
     crossed: "",
     pending: "",
+    inTurn: "",
     accounted: "",
     asking: "",
     question: "",
@@ -53,6 +54,7 @@ describe("the invariants as SQL", () => {
       live: live.runId,
       liveConversation: await conversationOf(ledger, live.runId),
       call: call.id,
+      inTurn: live.eventId,
       pending: (pending as { eventId: string }).eventId,
     });
   });
@@ -109,6 +111,10 @@ describe("the invariants as SQL", () => {
       [`update message_events set state = 'pending', run_id = null where id = '${row.accounted}'`],
       row.accounted,
     ],
+    i2_one_turn_is_one_authors_rights: () => [
+      [`update message_events set grants = 'others' where id = '${row.inTurn}'`],
+      row.inTurn,
+    ],
     i2_in_turn_means_live_and_accounted_means_ended: () => [
       [`update message_events set state = 'in_turn' where id = '${row.accounted}'`],
       row.accounted,
@@ -163,6 +169,7 @@ describe("the invariants as SQL", () => {
     i8_one_reply: () => [
       [
         "drop index effects_one_reply",
+        "drop index effects_one_of_call",
         dropChecks("commitment_effects"),
         `insert into commitment_effects select (jsonb_populate_record(e, '{"id": "${NEW}"}')).*
          from commitment_effects e where kind = 'reply'`,
@@ -187,6 +194,10 @@ describe("the invariants as SQL", () => {
     ],
     i10_cost_is_the_sum_of_its_steps_or_unknown: () => [
       [`update run_steps set cost_micros = null where run_id = '${row.live}'`],
+      row.live,
+    ],
+    i10_a_live_run_counts_its_messages: () => [
+      [`update runs set trigger_count = 2 where id = '${row.live}'`],
       row.live,
     ],
     i10_without_a_lease_nothing_is_reserved: () => [

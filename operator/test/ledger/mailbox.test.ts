@@ -206,7 +206,7 @@ describe("the mailbox", () => {
       const run = await aRun(ledger.db);
       assert.equal(await stop(ledger.db, run.eventId), "cancelled");
       assert.deepEqual(await event(run.eventId), { seq: 1, state: "withdrawn", run_id: null });
-      assert.deepEqual(await decisions(run.runId), [{ done: "cancelled", reason: "Buffering" }]);
+      assert.deepEqual(await decisions(run.runId), [{ done: "cancelled", reason: "NotStarted" }]);
       assert.equal(
         await count(
           ledger,
@@ -235,10 +235,13 @@ describe("the mailbox", () => {
       assert.equal(await stop(ledger.db, waiting.eventId), "withdrawn");
       assert.deepEqual(await event(waiting.eventId), { seq: 2, state: "withdrawn", run_id: null });
       const { rows: told } = await ledger.db.pool.query(
-        "select i.done, i.reason from interrupts i join message_events e on e.id = i.event_id where e.conversation_id = (select conversation_id from message_events where id = $1)",
+        "select i.done, i.reason from interrupts i join message_events e on e.id = i.event_id where e.conversation_id = (select conversation_id from message_events where id = $1) order by e.seq",
         [waiting.eventId],
       );
-      assert.deepEqual(told, [{ done: "withdrawn", reason: "NotStarted" }]);
+      assert.deepEqual(told, [
+        { done: "queued", reason: "Enqueue" },
+        { done: "withdrawn", reason: "NotStarted" },
+      ]);
       assert.equal((await runRow(ledger, run.runId)).status, "running");
       assert.deepEqual(await end(ledger.db, run), { kind: "finished", nextRunId: null });
     });

@@ -283,18 +283,11 @@ describe("a turn that waits for an answer", () => {
   });
 
   describe("is stopped", () => {
-    it("at once when it has changed nothing: its question is taken back", async () => {
-      const run = await asked();
-      assert.equal(await stop(ledger.db, run.eventId), "cancelled");
-      assert.equal((await runRow(ledger, run.runId)).status, "cancelled");
-      assert.equal((await questionOf(ledger.db, run.runId)).state, "withdrawn");
-    });
-
-    it("so that it can say what it had changed, and is answered no more", async () => {
+    /** Waits for the answer to its second question; a write of its has taken place before. */
+    async function askingAfterWrite() {
       const run = await anAskingRun(ledger.db);
-      await commitResults(ledger.db, { ...run, nonce: uuidv7() }, [
-        { id: run.call.id, outcome: "skipped", result: "no" },
-      ]);
+      const nothing = { id: run.call.id, outcome: "skipped", result: "no" } as const;
+      await commitResults(ledger.db, { ...run, nonce: uuidv7() }, [nothing]);
       const written = aCall();
       await respond(ledger.db, run, [written], { ordinal: 2 });
       await cross(ledger.db, run, written);
@@ -303,9 +296,27 @@ describe("a turn that waits for an answer", () => {
       const call = aQuestion();
       await respond(ledger.db, run, [call], { ordinal: 3 });
       assert.equal(await ask(ledger.db, { ...run, call }), "parked");
-      assert.equal(await stop(ledger.db, run.eventId), "stopping");
+      return { run, call };
+    }
+
+    it("at once when it has changed nothing: its question is taken back", async () => {
+      const run = await asked();
+      assert.equal(await stop(ledger.db, run.eventId), "cancelled");
+      assert.equal((await runRow(ledger, run.runId)).status, "cancelled");
+      assert.equal((await questionOf(ledger.db, run.runId)).state, "withdrawn");
+    });
+
+    it("at once also when it has changed something, as nobody works on it who could say so", async () => {
+      const { run } = await askingAfterWrite();
+      assert.equal(await stop(ledger.db, run.eventId), "cancelled");
       assert.equal((await answer(ledger.db, run)).kind, "late");
+    });
+
+    it("once its time was over and a worker is about to say so, like any turn at work", async () => {
+      const { run, call } = await askingAfterWrite();
+      await overdue(run);
       await reclaim(run);
+      assert.equal(await stop(ledger.db, run.eventId), "stopping");
       assert.equal(await ask(ledger.db, { ...run, call }), "stopping");
       assert.equal((await questionOf(ledger.db, run.runId)).state, "withdrawn");
     });

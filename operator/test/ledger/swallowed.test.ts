@@ -71,7 +71,7 @@ describe("a commit whose reply was swallowed", () => {
     await alone(ledger, run.runId);
     await claimRun(ledger.db, "worker-1", 10_000, 1);
     const queued = await swallowing("ingest_event", () => ingest(ledger.db, next()));
-    assert.deepEqual({ ...queued, eventId: "" }, { kind: "queued", eventId: "", seq: 3 });
+    assert.deepEqual({ ...queued, eventId: "" }, { kind: "queued", eventId: "", seq: 3, reason: "Enqueue" });
     assert.equal(
       await count(ledger, "message_events e join conversations c on c.id = e.conversation_id where c.ext_key = $1", [
         message.conversationKey,

@@ -70,7 +70,7 @@ async function sweep(postgres: Postgres, fakes: World, values: Values, say: (lin
     console.log(
       values.json
         ? JSON.stringify({ seed: Number(values.seed), ...summary })
-        : `${summary.points} points (${summary.places} places in ${scenarios.length} scenarios), ${summary.occurrences} occurrences: ${summary.violations} violations, ${summary.lost} lost, ${summary.duplicated} duplicated, ${summary.unknown} unknown, ${summary.unsent} never sent and told so; claimed again after p50 ${summary.recoverMs.p50} ms, p99 ${summary.recoverMs.p99} ms`,
+        : `${summary.points} points (${summary.places} places in ${scenarios.length} scenarios), ${summary.occurrences} occurrences: ${summary.violations} violations, ${summary.lost} lost, ${summary.duplicated} duplicated, ${summary.unknown} unknown, ${summary.unsent} given up before their first byte; claimed again after p50 ${summary.recoverMs.p50} ms, p99 ${summary.recoverMs.p99} ms`,
     );
     return summary.violations === 0;
   } finally {

@@ -3,6 +3,7 @@
  * the same thing are taken out, everything else is as the ledger and the world have it.
  */
 import type { LogEntry } from "@pawl/fakes";
+import { CROSSED_ANEW } from "#ledger/unsent.ts";
 import type { Case, World } from "./scenario.ts";
 
 export type EndState = {
@@ -67,7 +68,7 @@ export async function endState(item: Case, log: readonly Write[]): Promise<EndSt
   );
   const effects = await rows<{ target: string; state: string }>(
     `select e.target, e.state from commitment_effects e join runs r on r.id = e.run_id
-     where r.conversation_id = $1 and e.kind <> 'reply' order by e.dispatched_at, e.id`,
+     where r.conversation_id = $1 and e.kind <> 'reply' and not ${CROSSED_ANEW} order by e.dispatched_at, e.id`,
   );
   const messages = await rows<{ state: string }>(
     "select state from message_events where conversation_id = $1 and kind = 'message' order by seq",

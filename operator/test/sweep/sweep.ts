@@ -232,7 +232,7 @@ export type Summary = {
   lost: number;
   duplicated: number;
   unknown: number;
-  /** Given up before their first byte, and told so. */
+  /** Given up before their first byte. */
   unsent: number;
   recoverMs: { p50: number; p99: number };
 };

@@ -4,6 +4,7 @@
  */
 import { isDeepStrictEqual } from "node:util";
 import { checkInvariants } from "#ledger/invariants.ts";
+import { CROSSED_ANEW } from "#ledger/unsent.ts";
 import type { Case, World } from "./scenario.ts";
 import { accepted, type EndState, endState, type Write, writesOf } from "./state.ts";
 
@@ -13,7 +14,7 @@ export type Verdict = {
   readonly duplicated: number;
   /** Effects of unknown outcome although nobody hid an answer. */
   readonly unknown: number;
-  /** Writes that were given up before their first byte, because their worker or the ledger was away for too long, and told so. */
+  /** Writes that were given up before their first byte, because their worker or the ledger was away for too long. */
   readonly unsent: number;
 };
 
@@ -33,15 +34,27 @@ export async function judge(fakes: World, item: Case, wanted: EndState): Promise
   return judgeBy(await accepted(fakes), item, wanted, true);
 }
 
-/** Writes whose time to be sent was over before they could be, which the model was told: failed, and none of them arrived. */
-async function neverSent(item: Case, log: readonly Write[]): Promise<number> {
-  const { rows } = await item.db.pool.query<{ id: string }>(
-    `select e.id from commitment_effects e join runs r on r.id = e.run_id
-     where r.conversation_id = $1 and e.state = 'failed' and e.observation like 'Nothing was sent%'`,
+type NeverSent = {
+  readonly all: number;
+  /** Whose calls did not cross again: the model was told, or a person was faster. */
+  readonly told: number;
+  /** That arrived all the same. */
+  readonly arrived: number;
+};
+
+/** Writes whose own sender says that no byte of them left. */
+async function neverSent(item: Case, log: readonly Write[]): Promise<NeverSent> {
+  const { rows } = await item.db.pool.query<{ id: string; again: boolean }>(
+    `select e.id, ${CROSSED_ANEW} as again from commitment_effects e join runs r on r.id = e.run_id
+     where r.conversation_id = $1 and e.unsent`,
     [item.conversationId],
   );
   const arrived = new Set(writesOf(item, log).map(({ key }) => key));
-  return rows.filter(({ id }) => !arrived.has(id)).length;
+  return {
+    all: rows.length,
+    told: rows.filter(({ again }) => !again).length,
+    arrived: rows.filter(({ id }) => arrived.has(id)).length,
+  };
 }
 
 /** `wholeLedger`: false when many cases share one, whose invariants are checked once for all of them. */
@@ -57,8 +70,10 @@ export async function judgeBy(
   const hides = item.scenario.hides === true;
   const found = await endState(item, log);
   const unsent = await neverSent(item, log);
+  if (unsent.arrived > 0)
+    violations.push(`${unsent.arrived} writes arrived of which their sender says that they did not leave`);
   // The scripted model does not try again what it is told was not sent: from there on its turn is another one.
-  if (unsent === 0) violations.push(...differences(wanted, found, hides));
+  if (unsent.told === 0) violations.push(...differences(wanted, found, hides));
   const { rows } = await item.db.pool.query<{ id: string }>(
     "select e.id from commitment_effects e join runs r on r.id = e.run_id where r.conversation_id = $1 and e.kind <> 'reply'",
     [item.conversationId],
@@ -79,6 +94,6 @@ export async function judgeBy(
         0,
       ) + Math.max(0, found.replies.length - wanted.replies.length),
     unknown: hides ? 0 : unknown,
-    unsent,
+    unsent: unsent.all,
   };
 }

@@ -34,6 +34,8 @@ export type Accepted =
       /** With the install's defaults filled in. */
       readonly spec: AgentSpec;
       readonly specHash: string;
+      /** Somebody can be asked what a message means: the Agent's fast model, or the install's decision model. */
+      readonly askable: boolean;
     }
   | { readonly accepted: false; readonly verdict: Verdict<"Accepted"> };
 
@@ -96,6 +98,7 @@ export function accept(object: KubeObject, config: ControllerConfig): Accepted {
     suspended: spec.suspend === true,
     spec: merged,
     specHash: canonicalHash(asStored(merged)),
+    askable: (merged.models?.fast ?? config.defaults.models?.decision) !== undefined,
   };
 }
 
@@ -124,11 +127,11 @@ export function resolve(accepted: Accepted, facts: AgentFacts | null): Verdict<"
       message: "no model is named: set spec.models.primary (or defaults.models.primary in the chart's values)",
     };
   }
-  if (interrupt?.midTurn !== undefined && interrupt.midTurn !== "Enqueue" && models.fast === undefined) {
+  if (interrupt?.midTurn !== undefined && interrupt.midTurn !== "Enqueue" && !accepted.askable) {
     return {
       status: "False",
       reason: "FastModelMissing",
-      message: `spec.interrupt.midTurn ${interrupt.midTurn} needs a fast model that tells what a message is about: set spec.models.fast (or defaults.models.fast in the chart's values), or midTurn: Enqueue`,
+      message: `spec.interrupt.midTurn ${interrupt.midTurn} needs a model that tells what a message is about: set spec.models.fast (or defaults.models.fast or defaults.models.decision in the chart's values), or midTurn: Enqueue`,
     };
   }
   if (budgets?.maxCostUSD !== undefined && models.primary.pricesUSDPerMTok === undefined) {

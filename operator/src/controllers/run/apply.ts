@@ -11,6 +11,7 @@ import { changeOf, Pace } from "../status.ts";
 import { announcements } from "./announce.ts";
 import { decideRun, expiresIn, type RunFacts, statusOf } from "./decide.ts";
 import type { Departures } from "./departures.ts";
+import { downgradeOf } from "./joined.ts";
 import { observeRun } from "./observe.ts";
 import { type Arrivals, MAX_ORDER_WAIT_MS, ORDER_LOOK_MS } from "./order.ts";
 
@@ -147,7 +148,8 @@ export class RunController {
     this.#pace.wrote(key);
     metrics?.statusWritten("Run");
     const expired = (mirror?.expired ?? []) as readonly string[];
-    for (const event of announcements(before, status, expired))
+    const downgraded = mirror === null ? null : (downgradeOf(mirror)?.message ?? null);
+    for (const event of announcements(before, status, { expired, downgraded }))
       events.record({ about: { resource: RUNS, object }, ...event });
     return { conflict: false, outcome: undefined };
   }

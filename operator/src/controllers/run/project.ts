@@ -11,6 +11,16 @@ import type { Install } from "../config.ts";
 import { clip, instant, line, reasonWord, span } from "../text.ts";
 import { type Conditions, said, type Said, withConditions } from "./conditions.ts";
 import {
+  joinedWords,
+  ownOf,
+  stoppedWords,
+  unreadWords,
+  waitingWords,
+  WINDOW,
+  withRestarts,
+  type Words,
+} from "./joined.ts";
+import {
   fit,
   MAX_ACTORS,
   MAX_LAST_EFFECTS,
@@ -69,9 +79,20 @@ const isFolded = (mirror: Mirror): boolean => hasRun(mirror) && mirror.opening_e
 
 /** Null while the message may still be answered. */
 function endOf(mirror: Mirror): TerminalStatus | null {
-  if (mirror.event_state === "withdrawn") return "cancelled";
+  if (mirror.event_state === "withdrawn" || mirror.event_state === "observed") return "cancelled";
   const status = mirror.status as LedgerStatus | null;
-  return hasRun(mirror) && status !== null && isTerminal(status) ? status : null;
+  if (!hasRun(mirror) || status === null || !isTerminal(status)) return null;
+  // A stop is no question: it has done what it asked for once its turn is over.
+  return isStop(mirror) ? "succeeded" : status;
+}
+
+const isStop = (mirror: Mirror): boolean => mirror.event_state === "applied";
+
+/** It has not begun because more may be said; null: it is due, or at work. */
+function windowMs(mirror: Mirror): number | null {
+  if (!hasRun(mirror) || mirror.status !== "queued" || mirror.due_at === null) return null;
+  const left = mirror.due_at.getTime() - mirror.now.getTime();
+  return left > 0 ? left : null;
 }
 
 function openFor(mirror: Mirror): number | null {
@@ -125,11 +146,12 @@ function positionOf(shown: Shown): number | undefined {
 }
 
 /** Why and what now, in one word and one sentence. */
-function wording(shown: Shown, phase: RunPhase): { reason: string; message: string } {
+function wording(shown: Shown, phase: RunPhase): Words {
   const { mirror, transcript } = shown;
   const said = mirror.message;
   switch (phase) {
     case "Succeeded": {
+      if (isStop(mirror)) return stoppedWords(mirror);
       const read = `read it whole: ${transcript}`;
       return {
         reason: mirror.reason ?? "Answered",
@@ -146,13 +168,12 @@ function wording(shown: Shown, phase: RunPhase): { reason: string; message: stri
     case "Cancelled":
       return hasRun(mirror) && mirror.event_state !== "withdrawn"
         ? { reason: mirror.reason ?? "Cancelled", message: said ?? "cancelled" }
-        : { reason: "Withdrawn", message: said ?? "taken back before it was answered" };
+        : unreadWords(mirror);
     case "Folded":
-      return { reason: "Folded", message: `answered together with ${mirror.answered_by ?? "an earlier message"}` };
+      return joinedWords(mirror);
     case "Queued":
-      if (mirror.position !== null) {
-        return { reason: "TurnAtWork", message: "waits until the turn at work in its conversation has ended" };
-      }
+      if (!hasRun(mirror)) return waitingWords(mirror);
+      if (windowMs(mirror) !== null) return withRestarts(mirror, WINDOW);
       return ceilingOf(shown) ?? { reason: mirror.reason ?? "WaitingForWorker", message: said ?? "waits for a worker" };
     case "AwaitingInput":
       return { reason: mirror.reason ?? "Question", message: said ?? "waits for an answer" };
@@ -163,7 +184,7 @@ function wording(shown: Shown, phase: RunPhase): { reason: string; message: stri
       if (mirror.reason !== null) return { reason: mirror.reason, message: said ?? mirror.reason };
       return phase === "AwaitingTool"
         ? { reason: "ToolAtWork", message: `waits for ${mirror.open_tool ?? "a tool"}` }
-        : { reason: "Working", message: "at work" };
+        : withRestarts(mirror, { reason: "Working", message: "at work" });
     default:
       phase satisfies never;
       return { reason: "Working", message: "" };
@@ -290,9 +311,26 @@ function boundaryOf(mirror: Mirror): RunStatus["boundary"] {
   };
 }
 
+/** The message's own decision, or the newest about a message that its turn met. */
+function interruptsOf(mirror: Mirror): RunStatus["interrupts"] {
+  const last = (ownOf(mirror) ?? mirror.last_interrupt) as Loose | null;
+  if (last === null && !hasRun(mirror)) return undefined;
+  return {
+    total: hasRun(mirror) ? count(mirror.interrupts_total) : 1,
+    last:
+      last === null
+        ? undefined
+        : {
+            relation: word(last["relation"], MAX_SHORT_BYTES),
+            asked: word(last["asked"], MAX_SHORT_BYTES),
+            done: word(last["done"], MAX_SHORT_BYTES),
+            reason: word(last["reason"], MAX_WORD_BYTES),
+          },
+  };
+}
+
 function ofTheRun(shown: Shown): RunStatus {
   const { mirror } = shown;
-  const last = mirror.last_interrupt as Loose | null;
   const tokens = [mirror.input_tokens ?? 0, mirror.output_tokens ?? 0] as const;
   return {
     runID: mirror.run_id ?? undefined,
@@ -306,18 +344,7 @@ function ofTheRun(shown: Shown): RunStatus {
     answeredBy: isFolded(mirror)
       ? { name: word(mirror.answered_by, MAX_NAME_BYTES), runID: mirror.run_id ?? undefined }
       : undefined,
-    interrupts: {
-      total: count(mirror.interrupts_total),
-      last:
-        last === null
-          ? undefined
-          : {
-              relation: word(last["relation"], MAX_SHORT_BYTES),
-              asked: word(last["asked"], MAX_SHORT_BYTES),
-              done: word(last["done"], MAX_SHORT_BYTES),
-              reason: word(last["reason"], MAX_WORD_BYTES),
-            },
-    },
+    supersededBy: word(mirror.superseded_by, MAX_NAME_BYTES),
     effects: effectsOf(mirror),
     answer: answerOf(shown),
     usage: {
@@ -344,8 +371,11 @@ export const plain = (status: RunStatus): RunStatus => JSON.parse(JSON.stringify
 
 /** Nothing about a run that waits changes while its place does: it is looked at, the sooner the nearer it is. */
 function queueLookMs(mirror: Mirror, phase: RunPhase): number | undefined {
-  if (phase !== "Queued" || mirror.ahead === null) return undefined;
-  return mirror.ahead < NEAR ? QUEUE_NEAR_MS : QUEUE_FAR_MS;
+  if (phase !== "Queued") return undefined;
+  const before = mirror.ahead ?? mirror.position;
+  if (before === null) return undefined;
+  const look = before < NEAR ? QUEUE_NEAR_MS : QUEUE_FAR_MS;
+  return Math.min(windowMs(mirror) ?? look, look);
 }
 
 export function project(shown: Shown): Projection {
@@ -361,6 +391,7 @@ export function project(shown: Shown): Projection {
     origin: "Applied",
     actor: line(shown.actor, MAX_NAME_BYTES),
     ...(hasRun(mirror) ? ofTheRun(shown) : {}),
+    interrupts: interruptsOf(mirror),
     replayOf: word(shown.replayOf, MAX_NAME_BYTES),
     activity: activityOf(mirror, phase),
     waiting: waitingOf(mirror, phase),
