@@ -3,6 +3,7 @@ import { parseArgs } from "node:util";
 import { UserError } from "../hack/lib/say.ts";
 import { runMain } from "../hack/lib/main.ts";
 import { type Bar, lastLine } from "./arithmetic.ts";
+import { mailbox } from "./mailbox.ts";
 import { step } from "./step.ts";
 import { table } from "./table.ts";
 
@@ -10,10 +11,12 @@ export type Options = { readonly rounds: number; readonly say: (line: string) =>
 export type Benchmark = {
   /** One line for the list of benchmarks. */
   readonly about: string;
+  /** How often everything is measured; absent: ROUNDS. */
+  readonly rounds?: number;
   run(options: Options): Promise<{ readonly bars: readonly Bar[]; readonly table: string }>;
 };
 
-const BENCHMARKS: Readonly<Record<string, Benchmark>> = { step };
+const BENCHMARKS: Readonly<Record<string, Benchmark>> = { step, mailbox };
 /** Odd, so that a median is a value that was measured. */
 const ROUNDS = 5;
 
@@ -22,10 +25,10 @@ const HELP = `benchmarks, side by side with their peers on one PostgreSQL, media
   npm run bench -- NAME [--json] [--rounds N]
 
 ${Object.entries(BENCHMARKS)
-  .map(([name, { about }]) => `  ${name.padEnd(8)} ${about}`)
+  .map(([name, { about, rounds = ROUNDS }]) => `  ${name.padEnd(8)} ${about} (${rounds} rounds)`)
   .join("\n")}
 
---rounds N   how often everything is measured (${ROUNDS})
+--rounds N   how often everything is measured
 --json       progress goes to stderr, and stdout has one line: {"bench","bars":[{"name","value","limit","ok"}]}
 Exit code 1 when a bar is not met. Run it on a machine that does nothing else.`;
 
@@ -34,7 +37,7 @@ async function main(): Promise<number> {
     allowPositionals: true,
     options: {
       json: { type: "boolean", default: false },
-      rounds: { type: "string", default: String(ROUNDS) },
+      rounds: { type: "string" },
       help: { type: "boolean", short: "h", default: false },
     },
   });
@@ -49,7 +52,7 @@ async function main(): Promise<number> {
       `${name === undefined ? "Which benchmark?" : `There is no benchmark "${positionals.join(" ")}".`}\n\n${HELP}`,
     );
   }
-  const rounds = Number(values.rounds);
+  const rounds = Number(values.rounds ?? benchmark.rounds ?? ROUNDS);
   if (!Number.isInteger(rounds) || rounds < 1)
     throw new UserError(`--rounds takes a number from 1, not "${values.rounds}".`);
   const say = (line: string): void => {

@@ -2,26 +2,31 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
-import type { Answer, Measured, Order, SystemName } from "./system.ts";
+import type { Answer } from "./system.ts";
 
 export class Unavailable extends Error {}
 
-export class SystemProcess {
-  readonly name: SystemName;
+export class SystemProcess<Order extends object, Measured> {
+  readonly name: string;
   readonly #child: ChildProcess;
 
-  private constructor(name: SystemName, child: ChildProcess) {
+  private constructor(name: string, child: ChildProcess) {
     this.name = name;
     this.#child = child;
   }
 
-  static async start(name: SystemName, url: string): Promise<SystemProcess> {
+  /** `script`: what serves the systems of a benchmark, called with a system's name and an empty database of its own. */
+  static async start<Order extends object, Measured>(
+    script: string,
+    name: string,
+    url: string,
+  ): Promise<SystemProcess<Order, Measured>> {
     // Its warnings are not this program's output.
-    const child = fork(join(import.meta.dirname, "worker.ts"), [name, url], {
+    const child = fork(join(import.meta.dirname, script), [name, url], {
       execArgv: ["--disable-warning=ExperimentalWarning", "--disable-warning=DeprecationWarning"],
       stdio: ["ignore", "ignore", "inherit", "ipc"],
     });
-    const system = new SystemProcess(name, child);
+    const system = new SystemProcess<Order, Measured>(name, child);
     await system.#answer();
     return system;
   }
@@ -40,11 +45,11 @@ export class SystemProcess {
     await exited;
   }
 
-  async #answer(): Promise<Answer> {
+  async #answer(): Promise<Answer<Measured>> {
     const ended = new AbortController();
     const answer = await Promise.race([
-      once(this.#child, "message", { signal: ended.signal }).then(([message]) => message as Answer),
-      once(this.#child, "exit", { signal: ended.signal }).then(([code]): Answer => {
+      once(this.#child, "message", { signal: ended.signal }).then(([message]) => message as Answer<Measured>),
+      once(this.#child, "exit", { signal: ended.signal }).then(([code]): Answer<Measured> => {
         return { kind: "unavailable", why: `its process ended with ${code}` };
       }),
     ]);

@@ -9,7 +9,7 @@ import { type Floor, openFloor } from "./floor.ts";
 import { installPeers } from "./install.ts";
 import type { Benchmark, Options } from "./main.ts";
 import { SystemProcess, Unavailable } from "./process.ts";
-import { type Measured, SYSTEMS } from "./system.ts";
+import { type Measured, type Order, SYSTEMS } from "./system.ts";
 import { table } from "./table.ts";
 
 export const STEPS = [50, 200, 1_000] as const;
@@ -104,13 +104,14 @@ export function tableOf({ systems, floor }: Results): string {
   return table(["run", "system", "p50 ms", "p99 ms", "round trips", "commits", "WAL bytes", ""], rows);
 }
 
-type Running = { readonly floor: Floor; readonly systems: readonly SystemProcess[] };
+type StepSystem = SystemProcess<Order, Measured>;
+type Running = { readonly floor: Floor; readonly systems: readonly StepSystem[] };
 
 async function start(postgres: Postgres, say: (line: string) => void): Promise<Running> {
-  const systems: SystemProcess[] = [];
+  const systems: StepSystem[] = [];
   for (const name of SYSTEMS) {
     try {
-      systems.push(await SystemProcess.start(name, await postgres.create({ empty: true })));
+      systems.push(await SystemProcess.start("worker.ts", name, await postgres.create({ empty: true })));
     } catch (error) {
       if (!(error instanceof Unavailable)) throw error;
       say(`left out: ${error.message}`);
@@ -120,7 +121,7 @@ async function start(postgres: Postgres, say: (line: string) => void): Promise<R
 }
 
 async function measureAll({ systems, floor }: Running, { rounds, say }: Options): Promise<Results> {
-  const measured = new Map(systems.map(({ name }) => [name as string, new Map<string, Measured[]>()]));
+  const measured = new Map(systems.map(({ name }) => [name, new Map<string, Measured[]>()]));
   const floors = new Map<string, number[]>();
   const effects = new Map<number, number[]>();
   const own = systems.find(({ name }) => name === "pawl");

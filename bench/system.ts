@@ -35,7 +35,8 @@ export type Measured = {
 };
 
 export type Order = Workload & { readonly limitMs: number };
-export type Answer =
+/** What a system's process says, whatever the benchmark. */
+export type Answer<M> =
   | { readonly kind: "ready" }
   | { readonly kind: "unavailable"; readonly why: string }
-  | { readonly kind: "measured"; readonly measured: Measured };
+  | { readonly kind: "measured"; readonly measured: M };

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import type pg from "pg";
 import type { Answer, Measured, Order, System, SystemName } from "./system.ts";
 
-const say = (answer: Answer): void => {
+const say = (answer: Answer<Measured>): void => {
   process.send?.(answer);
 };
 

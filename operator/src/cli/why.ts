@@ -6,26 +6,12 @@ import type { Runner } from "#ledger/database.ts";
 import { readStory, type Story, type StoryCall, type StoryEffect, type StoryStep } from "#ledger/story.ts";
 import { inline } from "./plain.ts";
 import { runIdOf, runUnknown } from "./run-id.ts";
+import { clipped, clock, timed, times, under } from "./story-text.ts";
+import { entries, type Entry, openingMessages, reconciledLines, reconcileLines } from "./why-mail.ts";
 
-const GUTTER = " ".repeat(14);
 const WIDTH = 110;
-/** Of one result: enough to recognise it. */
-const RESULT_LINES = 6;
-const LINE_LENGTH = 200;
 /** Named behind one answer. */
 const MAX_SOURCES = 10;
-
-const clock = (at: Date): string => at.toISOString().slice(11, 23);
-const timed = (at: Date, text: string): string => `${clock(at)}  ${text}`;
-const under = (text: string, depth = 1): string[] =>
-  text.split("\n").map((line) => `${GUTTER}${"  ".repeat(depth)}${line}`.trimEnd());
-const times = (count: number): string => (count === 1 ? "once" : `${count} times`);
-
-function clipped(text: string): string {
-  const lines = text.split("\n").map((line) => (line.length > LINE_LENGTH ? `${line.slice(0, LINE_LENGTH)}…` : line));
-  const rest = lines.length - RESULT_LINES;
-  return rest > 0 ? [...lines.slice(0, RESULT_LINES), `… (${rest} more lines)`].join("\n") : lines.join("\n");
-}
 
 function opening(story: Story): string[] {
   const lines = [
@@ -33,14 +19,10 @@ function opening(story: Story): string[] {
     `${story.queuedAt.toISOString().slice(0, 10)}, times in UTC`,
     "",
   ];
-  for (const message of story.messages) {
-    const from = message.object === null ? "" : ` (Run ${message.object})`;
-    const read =
-      message.step === null ? `${message.state}, no recorded step has read it` : `read by step ${message.step}`;
-    lines.push(timed(message.at, `${message.actor} asked${from}, ${read}:`), ...under(message.text));
-  }
-  lines.push(timed(story.queuedAt, "queued"));
-  if (story.startedAt !== null) lines.push(timed(story.startedAt, "claimed by a worker: lease 1"));
+  lines.push(...reconcileLines(story), ...openingMessages(story));
+  const first = story.runs[0] ?? story;
+  lines.push(timed(first.queuedAt, "queued"));
+  if (first.startedAt !== null) lines.push(timed(first.startedAt, "claimed by a worker: lease 1"));
   return lines;
 }
 
@@ -108,29 +90,51 @@ export function approvalLines(story: Story, call: StoryCall): string[] {
             : `said ${asked}: ${done === "late" ? "too late" : `refused, ${why ?? ""}`}`;
         lines.push(timed(at, `  ${actor} ${said}${reason === null ? "" : `: ${clipped(reason)}`}`));
       }
+      if (state === "withdrawn" && decidedAt !== null)
+        lines.push(timed(decidedAt, "  withdrawn: newer input came first"));
       if (state === "expired" && decidedAt !== null) lines.push(timed(decidedAt, "  nobody decided in time"));
       return lines;
     });
 }
 
-type Teller = { readonly story: Story; token: number; crossed: boolean };
+type Teller = {
+  readonly story: Story;
+  /** What happened between steps and is not told yet. */
+  readonly rest: Entry[];
+  run: string;
+  token: number;
+  crossed: boolean;
+};
+
+/** What happened before `at`; null: all that is left. */
+function between({ rest }: Teller, at: Date | null): string[] {
+  const until = at === null ? rest.length : rest.findIndex((entry) => entry.at >= at);
+  return rest.splice(0, until === -1 ? rest.length : until).flatMap(({ lines }) => lines);
+}
 
 function crossing(teller: Teller, effect: StoryEffect, step: StoryStep): string[] {
   const { story } = teller;
-  if (teller.crossed || story.committedAt === null) return [];
+  // What an earlier turn did that this one goes on with crossed that one's line.
+  if (teller.crossed || story.committedAt === null || effect.run !== story.id) return [];
   teller.crossed = true;
   const tool = story.calls.find((call) => call.id === effect.call)?.tool ?? effect.kind;
   const what = effect.kind === "reply" ? `the reply, step ${step.ordinal}` : `${tool}, step ${step.ordinal}`;
-  return boundary(story, story.committedAt, what);
+  // A message that was there before the line is told before it.
+  return [...between(teller, story.committedAt), ...boundary(story, story.committedAt, what)];
 }
 
 /** The first effect crossed when the boundary was stamped, however often it was sent since. */
 function crossedAt(story: Story, effect: StoryEffect): Date | null {
-  if (effect === story.effects[0]) return story.committedAt;
+  if (effect === story.effects.find(({ run }) => run === story.id)) return story.committedAt;
   return effect.attempt === 1 ? effect.dispatchedAt : null;
 }
 
-function heirs(teller: Teller, token: number): string[] {
+/** `run`: whose lease it is; a turn goes on with the steps of runs that it inherits, each with leases of its own. */
+function heirs(teller: Teller, run: string, token: number): string[] {
+  if (run !== teller.run) {
+    teller.run = run;
+    teller.token = Math.min(1, token);
+  }
   if (token <= teller.token) return [];
   const from = teller.token + 1;
   teller.token = token;
@@ -186,7 +190,7 @@ function sourceLines(sources: readonly string[]): string[] {
 function stepLines(teller: Teller, step: StoryStep): string[] {
   const calls = teller.story.calls.filter((call) => call.ordinal === step.ordinal);
   const reply = calls.find((call) => call.class === "reply");
-  const lines = heirs(teller, step.token);
+  const lines = [...between(teller, step.at), ...heirs(teller, step.run, step.token)];
   const said = reply !== undefined || step.text === null || step.text === "" ? "" : `: ${clipped(step.text)}`;
   const what = reply === undefined ? "the model's response" : "an answer";
   lines.push(timed(step.at, `step ${step.ordinal}, lease ${step.token}, ${what} is recorded${said}`));
@@ -194,15 +198,6 @@ function stepLines(teller: Teller, step: StoryStep): string[] {
     lines.push(...(call.class === "reply" ? replyLines(teller, step, call) : toolLines(teller, step, call)));
   }
   return lines;
-}
-
-function interruptLines(story: Story, after: Date | null, before: Date | null): string[] {
-  return story.interrupts
-    .filter(({ at }) => (after === null || at >= after) && (before === null || at < before))
-    .flatMap(({ at, actor, text, asked, done, reason }) => [
-      timed(at, `${actor} asked to ${asked}; done: ${done}, because: ${reason}`),
-      ...(text === null || text === "" ? [] : under(text)),
-    ]);
 }
 
 function ending(story: Story): string[] {
@@ -233,15 +228,12 @@ function conclusion(story: Story): string[] {
 
 /** Pure: what a person reads. */
 export function renderWhy(story: Story): string {
-  const teller: Teller = { story, token: Math.min(1, story.leaseToken), crossed: false };
+  const run = story.runs[0]?.id ?? story.id;
+  const teller: Teller = { story, rest: entries(story), run, token: Math.min(1, story.leaseToken), crossed: false };
   const lines = opening(story);
-  const { steps } = story;
-  lines.push(...interruptLines(story, null, steps[0]?.at ?? null));
-  for (const [index, step] of steps.entries()) {
-    lines.push(...stepLines(teller, step), ...interruptLines(story, step.at, steps[index + 1]?.at ?? null));
-  }
-  lines.push(...heirs(teller, story.leaseToken), ...ending(story));
-  const last = conclusion(story);
+  for (const step of story.steps) lines.push(...stepLines(teller, step));
+  lines.push(...between(teller, null), ...heirs(teller, story.id, story.leaseToken), ...ending(story));
+  const last = [...conclusion(story), ...reconciledLines(story)];
   return [...lines, ...(last.length === 0 ? [] : ["", ...last]), ""].join("\n");
 }
 

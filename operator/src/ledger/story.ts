@@ -1,6 +1,10 @@
 /** A whole turn with its times, for a person who asks why. One statement, so that everything is of one moment. */
+import { ofChain } from "./chain.ts";
 import type { Runner } from "./database.ts";
 import { statement } from "./statement.ts";
+import { MAIL_COLUMNS, type StoryInterrupt, type StoryLink, type StoryMessage, type StoryRun } from "./story-mail.ts";
+
+export type { StoryInterrupt, StoryLink, StoryMessage, StoryRun } from "./story-mail.ts";
 
 const readStoryStatement = statement({
   name: "read_story",
@@ -29,51 +33,40 @@ const readStoryStatement = statement({
     effects: "jsonb",
     interrupts: "jsonb",
     approvals: "jsonb",
+    inherits: "uuid[]",
+    runs: "jsonb",
+    reconciles: "jsonb?",
+    reconciled_by: "jsonb",
   },
   // Effects in the order of their calls, which is the order of their crossings; `dispatched_at` is of the last attempt.
   text: `
     select r.id, a.namespace, a.name as agent, r.agent_generation as generation, r.status, r.live, r.reason, r.message,
       r.lease_token, r.lease_owner, r.lease_until, r.due_at, r.queued_at, r.started_at, r.ended_at, r.stop_requested_at, r.committed_at,
-      (select coalesce(jsonb_agg(jsonb_build_object('actor', coalesce(w.display, w.ext_id), 'text', coalesce(e.body, ''), 'at', e.received_at,
-           'state', e.state, 'object', k.object_name, 'step', t.delivered_ordinal) order by e.seq), '[]')
-         from run_triggers t join message_events e on e.id = t.event_id join actors w on w.id = e.actor_id
-         left join run_keys k on k.event_id = e.id where t.run_id = r.id) as messages,
       (select coalesce(jsonb_agg(jsonb_build_object('ordinal', s.ordinal, 'token', s.lease_token, 'at', s.committed_at,
-           'text', s.response ->> 'text') order by s.ordinal), '[]') from run_steps s where s.run_id = r.id) as steps,
+           'text', s.response ->> 'text', 'run', s.run_id) order by s.ordinal), '[]') from run_steps s where ${ofChain("s.run_id", "r")}) as steps,
       (select coalesce(jsonb_agg(jsonb_build_object('id', c.id, 'ordinal', c.ordinal, 'tool', c.tool, 'class', c.class, 'args', c.args,
            'outcome', c.outcome, 'result', c.result, 'at', c.closed_at) order by c.ordinal, c.idx), '[]')
-         from tool_calls c where c.run_id = r.id) as calls,
-      (select coalesce(jsonb_agg(jsonb_build_object('id', f.id, 'call', f.call_id, 'kind', f.kind, 'target', f.target, 'state', f.state,
+         from tool_calls c where ${ofChain("c.run_id", "r")}) as calls,
+      (select coalesce(jsonb_agg(jsonb_build_object('id', f.id, 'run', f.run_id, 'call', f.call_id, 'kind', f.kind, 'target', f.target, 'state', f.state,
            'attempt', f.attempt, 'unsent', f.unsent, 'keyed', f.keyed, 'token', f.lease_token, 'dispatchedAt', f.dispatched_at, 'settleAt', f.settle_at,
            'settledAt', f.settled_at, 'observation', f.observation, 'resolvedBy', f.resolved_by, 'compensates', f.compensates,
            'sources', (select coalesce(jsonb_agg(distinct e.source), '[]') from tool_source_evidence e where e.id = any (f.built_on))) order by c.ordinal, c.idx, f.part, f.dispatched_at), '[]')
-         from commitment_effects f join tool_calls c on c.id = f.call_id where f.run_id = r.id) as effects,
-      (select coalesce(jsonb_agg(jsonb_build_object('actor', coalesce(w.display, w.ext_id), 'text', e.body, 'relation', i.relation,
-           'asked', i.asked, 'done', i.done, 'reason', i.reason, 'at', i.at) order by i.at, e.seq), '[]')
-         from interrupts i join message_events e on e.id = i.event_id join actors w on w.id = e.actor_id where i.run_id = r.id) as interrupts,
+         from commitment_effects f join tool_calls c on c.id = f.call_id where ${ofChain("f.run_id", "r")}) as effects,
       (select coalesce(jsonb_agg(jsonb_build_object('id', p.id, 'call', p.call_id, 'state', p.state, 'requestedAt', p.requested_at,
            'expiresAt', p.expires_at, 'decidedAt', p.decided_at, 'decisions',
            (select coalesce(jsonb_agg(jsonb_build_object('actor', d.actor, 'asked', d.asked, 'done', d.done, 'why', d.why,
                 'reason', d.reason, 'at', d.at) order by d.at), '[]') from approval_decisions d where d.approval_id = p.id)) order by p.id), '[]')
-         from approvals p where p.run_id = r.id) as approvals
+         from approvals p where ${ofChain("p.run_id", "r")}) as approvals, r.inherits,${MAIL_COLUMNS}
     from runs r join agents a on a.id = r.agent_id where r.id = :run`,
 });
 
-export type StoryMessage = {
-  readonly actor: string;
-  readonly text: string;
-  readonly at: Date;
-  readonly state: string;
-  /** The Run object that said it. */
-  readonly object: string | null;
-  /** The first step whose request contained it. */
-  readonly step: number | null;
-};
 export type StoryStep = {
   readonly ordinal: number;
   readonly token: number;
   readonly at: Date;
   readonly text: string | null;
+  /** The run that made it: this one, or one that it inherits. */
+  readonly run: string;
 };
 export type StoryCall = {
   readonly id: string;
@@ -87,6 +80,7 @@ export type StoryCall = {
 };
 export type StoryEffect = {
   readonly id: string;
+  readonly run: string;
   readonly call: string;
   readonly kind: string;
   readonly target: string;
@@ -108,16 +102,6 @@ export type StoryEffect = {
   /** The effect that this one undoes. */
   readonly compensates: string | null;
 };
-export type StoryInterrupt = {
-  readonly actor: string;
-  readonly text: string | null;
-  readonly relation: string;
-  readonly asked: string;
-  readonly done: string;
-  readonly reason: string;
-  readonly at: Date;
-};
-
 export type StoryDecision = {
   readonly actor: string;
   readonly asked: "approve" | "reject";
@@ -130,7 +114,7 @@ export type StoryDecision = {
 export type StoryApproval = {
   readonly id: string;
   readonly call: string;
-  readonly state: "open" | "approved" | "rejected" | "expired";
+  readonly state: "open" | "approved" | "rejected" | "expired" | "withdrawn";
   readonly requestedAt: Date;
   readonly expiresAt: Date;
   readonly decidedAt: Date | null;
@@ -162,9 +146,29 @@ export type Story = {
   readonly effects: readonly StoryEffect[];
   readonly interrupts: readonly StoryInterrupt[];
   readonly approvals: readonly StoryApproval[];
+  /** The runs whose steps it goes on with, oldest first. */
+  readonly inherits: readonly string[];
+  /** All of them and itself, oldest first. */
+  readonly runs: readonly StoryRun[];
+  /** The turn that was too late to be corrected, and is put right in this one. */
+  readonly reconciles: StoryLink | null;
+  /** Turns that put this one right. */
+  readonly reconciledBy: readonly StoryLink[];
 };
 
-const TIMES = new Set(["at", "requestedAt", "expiresAt", "decidedAt", "dispatchedAt", "settleAt", "settledAt"]);
+const TIMES = new Set([
+  "at",
+  "said",
+  "queuedAt",
+  "startedAt",
+  "endedAt",
+  "requestedAt",
+  "expiresAt",
+  "decidedAt",
+  "dispatchedAt",
+  "settleAt",
+  "settledAt",
+]);
 
 /** Rows that came as JSON: their times are text there. */
 function dated<T>(rows: unknown): T[] {
@@ -205,6 +209,10 @@ export async function readStory(db: Runner, runId: string): Promise<Story | null
     calls: dated<StoryCall>(row.calls),
     effects: dated<StoryEffect>(row.effects),
     interrupts: dated<StoryInterrupt>(row.interrupts),
+    inherits: row.inherits,
+    runs: dated<StoryRun>(row.runs),
+    reconciles: row.reconciles as StoryLink | null,
+    reconciledBy: row.reconciled_by as StoryLink[],
     approvals: dated<StoryApproval>(row.approvals).map((approval) => ({
       ...approval,
       decisions: dated<StoryDecision>(approval.decisions),

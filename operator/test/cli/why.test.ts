@@ -1,94 +1,7 @@
 import assert from "node:assert/strict";
 import { renderWhy } from "#cli/why.ts";
-import type { Story, StoryCall, StoryEffect, StoryStep } from "#ledger/story.ts";
-
-const at = (second: number): Date => new Date(Date.UTC(2026, 0, 2, 9, 0, second));
-const LINE = 110;
-
-const story = (changes: Partial<Story>): Story => ({
-  id: "run-1",
-  namespace: "shop",
-  agent: "clerk",
-  generation: 3,
-  status: "succeeded",
-  live: false,
-  reason: null,
-  message: null,
-  leaseToken: 1,
-  leaseOwner: null,
-  leaseUntil: null,
-  dueAt: null,
-  queuedAt: at(0),
-  startedAt: at(1),
-  endedAt: at(30),
-  stopRequestedAt: null,
-  committedAt: null,
-  messages: [{ actor: "alice", text: "Order tea.", at: at(0), state: "accounted", object: "order-1", step: 1 }],
-  steps: [],
-  calls: [],
-  effects: [],
-  interrupts: [],
-  approvals: [],
-  ...changes,
-});
-
-const step = (ordinal: number, changes: Partial<StoryStep> = {}): StoryStep => ({
-  ordinal,
-  token: 1,
-  at: at(ordinal * 10),
-  text: null,
-  ...changes,
-});
-
-const write: StoryCall = {
-  id: "call-1",
-  ordinal: 1,
-  tool: "http_request",
-  class: "effectful",
-  args: { method: "POST" },
-  outcome: "real",
-  result: "HTTP 201",
-  at: at(13),
-};
-
-const effect = (changes: Partial<StoryEffect> = {}): StoryEffect => ({
-  id: "effect-1",
-  call: "call-1",
-  kind: "tool.effect",
-  target: "https://shop.example/orders",
-  state: "confirmed",
-  attempt: 1,
-  unsent: false,
-  keyed: true,
-  token: 1,
-  dispatchedAt: at(11),
-  settleAt: at(15),
-  settledAt: at(12),
-  observation: "HTTP 201",
-  resolvedBy: null,
-  sources: [],
-  compensates: null,
-  ...changes,
-});
-
-const reply = (ordinal: number, changes: Partial<StoryCall> = {}): StoryCall => ({
-  ...write,
-  id: `reply-${ordinal}`,
-  ordinal,
-  tool: "reply",
-  class: "reply",
-  result: "delivered",
-  ...changes,
-});
-const replied = (ordinal: number, second: number): StoryEffect =>
-  effect({
-    id: "effect-r",
-    call: `reply-${ordinal}`,
-    kind: "reply",
-    target: "reply",
-    dispatchedAt: at(second),
-    settledAt: at(second),
-  });
+import type { Story, StoryCall } from "#ledger/story.ts";
+import { at, effect, interrupt, LINE, message, replied, reply, step, story, write } from "./story.ts";
 
 const opening = (status: string): string => `run run-1  shop/clerk (generation 3)  ${status}
 2026-01-02, times in UTC
@@ -269,21 +182,12 @@ Not known: whether the write to https://shop.example/orders took place. Look the
       reason: "Stopped",
       message: "wrong shop",
       endedAt: at(15),
-      messages: [{ actor: "alice", text: "Order tea.", at: at(0), state: "withdrawn", object: "order-1", step: null }],
-      interrupts: [
-        {
-          actor: "alice",
-          text: "wrong shop",
-          relation: "cancels",
-          asked: "cancel",
-          done: "cancelled",
-          reason: "Buffering",
-          at: at(15),
-        },
-      ],
+      messages: [message({ state: "withdrawn", step: null })],
+      interrupts: [interrupt({ text: "wrong shop", said: at(15), at: at(15) })],
     }),
-    text: `${opening("cancelled").replace("read by step 1", "withdrawn, no recorded step has read it")}09:00:15.000  alice asked to cancel; done: cancelled, because: Buffering
+    text: `${opening("cancelled").replace("read by step 1", "withdrawn, no recorded step has read it")}09:00:15.000  alice asked to stop:
                 wrong shop
+09:00:15.000    → the turn ends at once: nothing had been changed (a stop)
 09:00:15.000  cancelled (Stopped: wrong shop), claimed once
 
 No point of no return: nothing outside was changed.
@@ -300,24 +204,15 @@ No point of no return: nothing outside was changed.
       steps: [step(1), step(2, { text: "Stopped, as you asked." })],
       calls: [write, reply(2)],
       effects: [effect(), replied(2, 20)],
-      interrupts: [
-        {
-          actor: "bob",
-          text: null,
-          relation: "cancels",
-          asked: "cancel",
-          done: "stopping",
-          reason: "Committed",
-          at: at(14),
-        },
-      ],
+      interrupts: [interrupt({ actor: "bob", done: "stopping", reason: "Committed" })],
     }),
     text: `${opening("cancelled")}09:00:10.000  step 1, lease 1, the model's response is recorded
 ${boundary("09:00:11.000 ══ http_request, step 1")}                http_request {"method":"POST"}
 09:00:11.000    dispatched to https://shop.example/orders, key effect-1
 09:00:12.000    confirmed: it took place
                   → HTTP 201
-09:00:14.000  bob asked to cancel; done: stopping, because: Committed
+09:00:14.000  bob asked to stop
+09:00:14.000    → too late to undo: the turn does nothing more but say what it did: something had been changed (a stop)
 09:00:20.000  step 2, lease 1, an answer is recorded
 09:00:20.000    the reply is out:
                 Stopped, as you asked.
