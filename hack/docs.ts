@@ -4,6 +4,15 @@ import { join } from "node:path";
 import { BOUNDARIES, BOUNDARY, STOP } from "../operator/src/rules/boundary.ts";
 import { RUN_EVENTS, RUN_MACHINE, STATUSES, TERMINAL } from "../operator/src/rules/run-machine.ts";
 import { EFFECTS } from "../operator/src/rules/effects.ts";
+import {
+  AFTER_COMMIT,
+  type Decided,
+  decide,
+  type MessageFacts,
+  MID_TURN,
+  POSITIONS,
+  RELATIONS,
+} from "../operator/src/rules/interrupt.ts";
 import { repository } from "./lib/environment.ts";
 
 const FILE = join(repository, "docs/machines.md");
@@ -37,6 +46,58 @@ function runTable(): string[] {
   ];
 }
 
+const USUAL: MessageFacts = {
+  addressed: true,
+  strangerBot: false,
+  position: "buffering",
+  entitled: true,
+  sameGrants: true,
+  room: true,
+  stopping: false,
+  bound: false,
+  relation: "refines",
+};
+const cell = ({ done, reason }: Decided): string => `${done} (${reason})`;
+
+/** One line per position and relation; lines that say the same of every relation are one. */
+function decisionTable(): string[] {
+  return POSITIONS.flatMap((position) =>
+    (position === "committed" ? AFTER_COMMIT : AFTER_COMMIT.slice(0, 1)).flatMap((afterCommit) => {
+      const lines = RELATIONS.map((relation) => {
+        const cells = MID_TURN.map((midTurn) =>
+          cell(decide({ ...USUAL, position, relation }, { midTurn, afterCommit })),
+        );
+        return { relation, cells: cells.join(" | ") };
+      });
+      const where = position === "committed" ? `committed, afterCommit: ${afterCommit}` : position;
+      const kinds = [...new Set(lines.map(({ cells }) => cells))];
+      return kinds.map((cells) => {
+        const which = lines.filter((line) => line.cells === cells).map(({ relation }) => relation);
+        return `| ${where} | ${which.length === RELATIONS.length ? "any" : which.join(", ")} | ${cells} |`;
+      });
+    }),
+  );
+}
+
+const UNUSUAL: readonly [what: string, facts: Partial<MessageFacts>][] = [
+  ["not addressed to the agent", { addressed: false }],
+  ["written by a program that does not name the agent", { strangerBot: true }],
+  ["its author may not interrupt (`whoInterrupts`)", { entitled: false }],
+  ["nobody has said yet what it means", { relation: null }],
+  ["a stop was asked for already", { stopping: true }],
+  ["its author may do other things than the turn's actors", { sameGrants: false }],
+  ["interrupted often enough, or long enough", { bound: true }],
+];
+
+function exceptionTable(): string[] {
+  const policy = { midTurn: "amend", afterCommit: "enqueue" } as const;
+  return UNUSUAL.map(([what, facts]) => {
+    const joins = cell(decide({ ...USUAL, ...facts }, policy));
+    const stops = cell(decide({ ...USUAL, relation: "cancels", ...facts }, policy));
+    return `| ${what} | ${joins} | ${stops} |`;
+  });
+}
+
 function render(): string {
   return [
     "# State machines",
@@ -54,6 +115,20 @@ function render(): string {
     "| | a tool's effect crosses | the reply crosses | a stop |",
     "|---|---|---|---|",
     ...BOUNDARIES.map((state) => `| ${state} | ${BOUNDARY[state].tool} | ${BOUNDARY[state].reply} | ${STOP[state]} |`),
+    "",
+    "## A message that meets a turn",
+    "",
+    "What becomes of it, and the reason that its `interrupts` row keeps, by where the turn stands, what the message means to it and the Agent's `midTurn`. `unsure`: the model could not say, or not in time; `none`: there is no model to ask.",
+    "",
+    `| position | relation | ${MID_TURN.join(" | ")} |`,
+    "|---|---|---|---|---|",
+    ...decisionTable(),
+    "",
+    "Asked before that, in this order (here of a turn in `buffering` with `midTurn: amend`):",
+    "",
+    "| the message | refines | a stop |",
+    "|---|---|---|",
+    ...exceptionTable(),
     "",
     "## The effect catalogue",
     "",

@@ -12,6 +12,7 @@ import {
 } from "#rules/limits.ts";
 import { durationMs } from "#rules/duration.ts";
 import { PawlError } from "#rules/errors.ts";
+import { policyOf } from "#rules/interrupt.ts";
 import { toMicros } from "#rules/money.ts";
 import type { PlaceRule } from "#rules/place.ts";
 import type { Approvers } from "#ledger/approvals.ts";
@@ -126,6 +127,8 @@ export type AgentSpec = {
   /** How long a question waits for an answer. */
   readonly answerWithinMs: number;
   readonly budgets: Budgets;
+  /** So often a request is begun anew, or its answer kept back, for newer input; then it answers. */
+  readonly maxInterruptions: number;
   /** Who may be shown what is remembered; null: its author did not say. */
   readonly memoryAudience: "conversation" | "agent" | null;
 };
@@ -172,6 +175,7 @@ export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
       wallClockMs: lower(span(own.wallClock) ?? DEFAULT_WALL_CLOCK_MS, span(asked.data.wallClock)),
       costMicros: lower(micros(own.maxCostUSD), micros(asked.data.maxCostUSD)),
     },
+    maxInterruptions: policyOf(stored).maxSupersessions,
     memoryAudience: memoryAudience(tools.memory.audience),
   };
 }

@@ -9,6 +9,7 @@ import { actionOf } from "./action.ts";
 import { type Cost, costOf, NO_COST } from "./budget.ts";
 import type { EngineDeps } from "./deps.ts";
 import { cross, type Crossing, prepareCrossing } from "./dispatch.ts";
+import { crossWhenKnown } from "./hold.ts";
 import type { ModelRequest, ModelUsage } from "./ports.ts";
 import { basis, stepOf, whyBarred } from "./provenance.ts";
 import { planCalls, replyCall, type Response, storedCall, type Taken, takeIn } from "./response.ts";
@@ -173,7 +174,7 @@ export async function sendReply(deps: EngineDeps, turn: Turn, call: Pick<CallRow
   const step = stepOf(turn, call.id);
   const why = whyBarred(turn, step);
   if (why !== null) return withhold(deps, turn, call.id, why);
-  const answer = await cross(deps.db, replyCrossing(deps, turn, call, step));
+  const answer = await crossWhenKnown(deps, turn, () => cross(deps.db, replyCrossing(deps, turn, call, step)));
   switch (answer.kind) {
     case "crossed":
     case "already":
@@ -181,15 +182,24 @@ export async function sendReply(deps: EngineDeps, turn: Turn, call: Pick<CallRow
       return;
     case "stale_input":
     case "hold":
-      return withhold(deps, turn, call.id, WITHHELD);
+      return withhold(deps, turn, call.id, WITHHELD, turn.agent.maxInterruptions);
     default:
       throw new Left(answer.kind);
   }
 }
 
-/** The answer stays, as an unsent draft that the model is shown with the reason. */
-async function withhold(deps: EngineDeps, turn: Turn, callId: string, why: string): Promise<void> {
+/**
+ * The answer stays, as an unsent draft that the model is shown with the reason. One that newer input kept back is an
+ * interruption, and only so many are one request's (C62).
+ */
+async function withhold(
+  deps: EngineDeps,
+  turn: Turn,
+  callId: string,
+  why: string,
+  interruptedOf: number | null = null,
+): Promise<void> {
   const results = [{ id: callId, outcome: "withheld", result: why }] as const;
-  turn.took(await commitResults(deps.db, { ...turn.ids, nonce: deps.newId() }, results));
+  turn.took(await commitResults(deps.db, { ...turn.ids, nonce: deps.newId() }, results, interruptedOf));
   turn.close(results);
 }

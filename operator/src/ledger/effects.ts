@@ -38,7 +38,7 @@ const crossEffectStatement = statement({
     with turn as (
       select r.id as run_id, root.id as root_id, root.request_id, root.journal_scope, r.lease_token, r.lease_owner, r.lease_until,
              r.live, root.live as root_live, root.reply_at, root.amend_seq, root.hold_seq, root.hold_until,
-             root.closed_to_interrupts, coalesce(root.stop_requested_at, r.stop_requested_at) as stop_at, r.next_ordinal
+             root.closed_to_interrupts or coalesce(root.deadline_at <= pawl_now(), false) as closed, coalesce(root.stop_requested_at, r.stop_requested_at) as stop_at, r.next_ordinal
       from runs root join runs r on r.root_id = root.id where r.id = :run for no key update of root, r),
     call as (
       select c.gate, c.args_hash as call_hash from turn join tool_calls c on c.run_id = turn.run_id
@@ -52,8 +52,8 @@ const crossEffectStatement = statement({
         when stop_at is not null and not :is_reply then 'stopping'
         when stop_at is not null then 'crossed'
         when gate <> 'none' and (gate <> 'approved' or call_hash <> :args_hash) then 'approval'
-        when amend_seq > :seen_seq and not closed_to_interrupts then 'stale_input'
-        when hold_seq > :seen_seq and hold_until > pawl_now() and not closed_to_interrupts then 'hold'
+        when amend_seq > :seen_seq and not closed then 'stale_input'
+        when hold_seq > :seen_seq and hold_until > pawl_now() and not closed then 'hold'
         else 'crossed' end as verdict from locked),
     effect as (
       insert into commitment_effects (id, call_id, run_id, root_id, request_id, journal_scope, kind, target, args_hash, repeat, keyed,

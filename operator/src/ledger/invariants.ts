@@ -8,6 +8,10 @@ const invariant = (name: string, text: string) => ({
   statement: statement({ name: `invariant_${name}`, params: {}, columns: OFFENDER, text }),
 });
 
+/** The runs of one request whose steps are this run's own. */
+const OF_REQUEST = `cross join lateral (
+       select array_agg(x.id) as runs from runs x where x.id = r.id or (x.id = any (r.inherits) and x.request_id = r.request_id)) m`;
+
 export const INVARIANTS: readonly { name: string; statement: Statement<Record<never, never>, typeof OFFENDER> }[] = [
   invariant(
     "i1_one_live_run",
@@ -90,12 +94,16 @@ export const INVARIANTS: readonly { name: string; statement: Statement<Record<ne
   ),
   invariant(
     "i6_a_later_step_finds_no_open_call",
-    `select c.id::text as offender from tool_calls c join run_steps s on s.run_id = c.run_id and s.ordinal > c.ordinal
-     where c.outcome is null`,
+    `select c.id::text as offender from tool_calls c join runs r on r.id = c.run_id or c.run_id = any (r.inherits)
+     join run_steps s on s.run_id = r.id and s.ordinal > c.ordinal where c.outcome is null`,
   ),
   invariant(
+    // But a read of a superseded one, until its successor has a step: its worker may still bring the result.
     "i6_an_ended_run_has_no_open_call",
-    `select c.id::text as offender from tool_calls c join runs r on r.id = c.run_id where not r.live and c.outcome is null`,
+    `select c.id::text as offender from tool_calls c join runs r on r.id = c.run_id where not r.live and c.outcome is null
+       and not (c.class = 'pure' and r.superseded_by is not null and exists (
+         select from runs h where h.conversation_id = r.conversation_id and h.live and r.id = any (h.inherits)
+           and h.next_ordinal = h.inherits_through + 1))`,
   ),
   invariant(
     "i7_lease_or_due",
@@ -126,19 +134,21 @@ export const INVARIANTS: readonly { name: string; statement: Statement<Record<ne
        or (q.state = 'expired' and c.outcome = 'real')`,
   ),
   invariant(
+    // A budget is its request's: restarts count on, a continuation after consent begins anew.
     "i10_counters_equal_their_rows",
-    `select r.id::text as offender from runs r where r.model_calls <> r.charged_calls + (select count(*) from run_steps s where s.run_id = r.id and s.request ->> 'closing' is null)
-       or r.tool_calls <> (select count(*) from tool_calls c where c.run_id = r.id and c.class <> 'reply')
-       or r.input_tokens <> (select coalesce(sum((usage ->> 'inputTokens')::bigint), 0) from run_steps s where s.run_id = r.id)
-       or r.output_tokens <> (select coalesce(sum((usage ->> 'outputTokens')::bigint), 0) from run_steps s where s.run_id = r.id)
-       or r.next_ordinal <> (select coalesce(max(ordinal), 0) + 1 from run_steps s where s.run_id = r.id)`,
+    `select r.id::text as offender from runs r ${OF_REQUEST}
+     where r.model_calls <> r.charged_calls + (select count(*) from run_steps s where s.run_id = any (m.runs) and s.request ->> 'closing' is null)
+       or r.tool_calls <> (select count(*) from tool_calls c where c.run_id = any (m.runs) and c.class <> 'reply')
+       or r.input_tokens <> (select coalesce(sum((usage ->> 'inputTokens')::bigint), 0) from run_steps s where s.run_id = any (m.runs))
+       or r.output_tokens <> (select coalesce(sum((usage ->> 'outputTokens')::bigint), 0) from run_steps s where s.run_id = any (m.runs))
+       or r.next_ordinal <> greatest(coalesce(r.inherits_through, 0), (select coalesce(max(ordinal), 0) from run_steps s where s.run_id = r.id)) + 1`,
   ),
   invariant(
     "i10_cost_is_the_sum_of_its_steps_or_unknown",
-    `select r.id::text as offender from runs r
-     cross join lateral (select coalesce(sum(s.cost_micros), 0) as sum, coalesce(bool_or(s.cost_micros is null), false) as unknown
-                         from run_steps s where s.run_id = r.id) c
-     where r.next_ordinal > 1 and r.cost_micros is distinct from case when r.charged_calls = 0 and not c.unknown then c.sum end`,
+    `select r.id::text as offender from runs r ${OF_REQUEST}
+     cross join lateral (select coalesce(sum(s.cost_micros), 0) as sum, coalesce(bool_or(s.cost_micros is null), false) as unknown, count(*) as steps
+                         from run_steps s where s.run_id = any (m.runs)) c
+     where c.steps > 0 and r.cost_micros is distinct from case when r.charged_calls = 0 and not c.unknown then c.sum end`,
   ),
   invariant(
     "i10_a_live_run_counts_its_messages",

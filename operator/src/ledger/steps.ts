@@ -77,7 +77,7 @@ const commitResponseStatement = statement({
 const commitResultsStatement = statement({
   name: "commit_results",
   guarded: true,
-  params: { run: "uuid", token: "int8", nonce: "uuid", results: "jsonb" },
+  params: { run: "uuid", token: "int8", nonce: "uuid", results: "jsonb", bound: "int4?" },
   columns: { verdict: "text", stop: "bool", amend_seq: "int8" },
   text: `
     with locked as (select * from runs where id = :run for no key update),
@@ -99,9 +99,14 @@ const commitResultsStatement = statement({
       from verdict v where v.verdict = 'committed'),
     advanced as (
       update runs r set last_nonce = :nonce, version = r.version + 1, changed_at = pawl_now(),
+             interruptions = r.interruptions + (:bound is not null)::int,
+             closed_to_interrupts = r.closed_to_interrupts or coalesce(r.interruptions + 1 >= :bound, false),
              status = case when rest.open then r.status else 'running' end,
              reserved_calls = case when rest.open then r.reserved_calls else 1 end
-      from verdict v, rest where r.id = v.id)
+      from verdict v, rest where r.id = v.id),
+    interrupted as (
+      update logical_requests q set interruptions = q.interruptions + 1 from verdict v
+      where q.id = v.request_id and v.verdict = 'committed' and :bound is not null)
     select verdict, stop_requested_at is not null as stop, amend_seq from verdict`,
 });
 
@@ -205,10 +210,12 @@ export async function commitResponse(db: Runner, step: Step): Promise<Committed>
 
 export type CallResult = Provenance & { readonly id: string; readonly outcome: CallOutcome; readonly result: string };
 
+/** `interruptedOf`: among them is an answer that newer input kept back, and so many interruptions are one request's. */
 export async function commitResults(
   db: Runner,
   run: { runId: string; token: number; nonce: string },
   results: readonly CallResult[],
+  interruptedOf: number | null = null,
 ): Promise<Committed> {
   const rows = results.map((result) => ({
     id: result.id,
@@ -217,6 +224,12 @@ export async function commitResults(
     ...provenanceColumns(result),
   }));
   return committed(
-    await db.one(commitResultsStatement, { run: run.runId, token: run.token, nonce: run.nonce, results: rows }),
+    await db.one(commitResultsStatement, {
+      run: run.runId,
+      token: run.token,
+      nonce: run.nonce,
+      results: rows,
+      bound: interruptedOf,
+    }),
   );
 }

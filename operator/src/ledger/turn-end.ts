@@ -34,12 +34,13 @@ export const TAKES_NOTHING = "null::uuid as taken_by, false as taken_all, 0::big
  * last request contained (`seen`), so that a request no endpoint would answer is not asked for ever. The next turn is
  * made of messages of one author's rights, the first one's, and of as many as the agent begins a turn with; it begins
  * when their quiet time is over, or the shortest of their waits. Messages that nobody has decided about yet wait like
- * the others (C58), and an interrupts row says why.
+ * the others (C58), and an interrupts row says why. `applied`: the message that did this, if it was here before.
  */
-export const endTurn = (from = "verdict"): string => `
+export const endTurn = (from = "verdict", applied = "null::uuid"): string => `
     mail as (
       select e.id, e.seq, e.actor_id, e.slice, e.state, e.grants, e.bot, e.mid_turn, e.quiet_until, e.wait_until, e.deadline_ms, e.reconciles,
-             case when e.state = 'in_turn' and (t.delivered_ordinal is not null or e.seq <= v.seen) then 'accounted'
+             case when e.id = ${applied} then 'applied'
+                  when e.state = 'in_turn' and (t.delivered_ordinal is not null or e.seq <= v.seen) then 'accounted'
                   when e.state = 'in_turn' and (v.taken_all or e.actor_id = v.taken_by) then 'withdrawn'
                   when e.state <> 'in_turn' and e.actor_id = v.taken_by and e.seq <= v.taken_until then 'withdrawn'
                   else 'waits' end as fate
@@ -66,7 +67,7 @@ export const endTurn = (from = "verdict"): string => `
       select m.id, v.id, case m.fate when 'waits' then 'none' else 'cancels' end, m.mid_turn,
              case m.fate when 'waits' then 'queued' else 'withdrawn' end,
              case m.fate when 'waits' then 'TurnEnded' else 'Stopped' end, 'policy', pawl_now()
-      from mail m, ${from} v where m.state = 'undecided' on conflict do nothing),
+      from mail m, ${from} v where m.state = 'undecided' and m.fate <> 'applied' on conflict do nothing),
     request as (
       insert into logical_requests (id, conversation_id, requester, reconciles, deadline_at, opened_at)
       select :next_request, v.conversation_id, f.actor_id, g.reconciles, pawl_now() + f.deadline_ms * interval '1 ms', pawl_now()

@@ -5,8 +5,11 @@
  */
 import { durationMs } from "./duration.ts";
 
-export const RELATIONS = ["refines", "independent", "cancels", "none"] as const;
-/** What a message is to the work under way. `none`: nobody was asked, because it does not matter here. */
+export const RELATIONS = ["refines", "independent", "cancels", "unsure", "none"] as const;
+/**
+ * What a message is to the work under way. `unsure`: the model could not say, or not in time. `none`: nobody was asked,
+ * because it does not matter here, or because there is no model to ask.
+ */
 export type Relation = (typeof RELATIONS)[number];
 export const MID_TURN = ["enqueue", "amend", "preempt"] as const;
 export type MidTurn = (typeof MID_TURN)[number];
@@ -70,7 +73,11 @@ export type Decided = { readonly done: Done; readonly reason: string };
 
 const is = (done: Done, reason: string): Decided => ({ done, reason });
 
-/** What a message that stops does, and one that joins the work, where a turn is at work. */
+/**
+ * What a message that stops does, and one that joins the work, where a turn is at work. A stop is honoured whatever its
+ * author's rights are, however often the turn was interrupted, and while it waits for an approval: it asks for nothing
+ * that anybody could be denied.
+ */
 const STOPS = {
   buffering: is("cancelled", "Buffering"),
   committed: is("stopping", "Committed"),
@@ -110,7 +117,10 @@ export function decide(facts: MessageFacts, policy: Pick<Policy, "midTurn" | "af
   if (relation === null) return is("undecided", "AskingModel");
   if (relation === "cancels") return STOPS[position];
   if (facts.stopping) return is("queued", "Stopping");
+  // Whatever is not known to change this work stays out of it: the next turn answers it, and nothing is lost.
   if (relation === "independent") return is("queued", "Independent");
+  if (relation === "unsure") return is("queued", "Unsure");
+  if (relation === "none") return is("queued", policy.midTurn === "enqueue" ? "Enqueue" : "NoModel");
   if (!facts.sameGrants) return is("queued", "DifferentGrants");
   if (facts.bound) return is("queued", "Bound");
   if (position === "buffering") return JOINS.buffering[policy.midTurn];

@@ -54,9 +54,14 @@ export const DEFAULT_CONTEXT_TOKENS = 128_000;
 export const CHARS_PER_TOKEN = 3;
 /** Share of the context that earlier turns may fill. */
 export const HISTORY_SHARE = 1 / 3;
-/** Newest run format this code writes and reads (`runs.min_code`). 2: a call may have to wait for an approval. */
-export const CODE = 2;
 /** Effects wait this long at most for somebody to say what a newer message means: about what a small model takes. */
 export const MAX_HOLD_MS = 1_500;
 /** Turns in a row that programs opened, after which only a person opens the next: two agents would thank each other for ever. */
 export const MAX_BOT_TURNS = 6;
+/**
+ * Run formats (`runs.min_code`). 2: a call may have to wait for an approval. 3: it took in messages while it was at work,
+ * or goes on from the steps of other runs; code of before would ask the model without them.
+ */
+export const STEERED_CODE = 3;
+/** The newest that this code writes and reads. */
+export const CODE = STEERED_CODE;

@@ -118,6 +118,18 @@ describe("the commit boundary in SQL", () => {
     assert.equal((await cross(ledger.db, run, call)).result.kind, "crossed");
   });
 
+  it("nor one whose request has taken as long as it may take anything in", async () => {
+    const run = await aClaimedRun(ledger.db);
+    const call = aCall();
+    await respond(ledger.db, run, [call]);
+    const until = `update runs set amend_seq = 9, hold_seq = 9, hold_until = pawl_now() + interval '1 minute',
+                          deadline_at = pawl_now() + $2::interval where id = $1`;
+    await sql(ledger, until, [run.runId, "1 minute"]);
+    assert.equal((await cross(ledger.db, run, call)).result.kind, "stale_input");
+    await sql(ledger, until, [run.runId, "-1 ms"]);
+    assert.equal((await cross(ledger.db, run, call)).result.kind, "crossed");
+  });
+
   describe("and a stop", () => {
     for (const boundary of BOUNDARIES) {
       it(`is answered with ${STOP[boundary]} where the turn is ${boundary}`, async () => {

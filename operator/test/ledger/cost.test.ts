@@ -170,7 +170,7 @@ describe("the cost of an iteration", () => {
     for (const [name, params] of [
       ["renew_lease", { ...RUN, lease_ms: 1000, streamed: 0 }],
       ["release_lease", { ...RUN, delay_ms: 0, reason: null, message: null, failed: false }],
-      ["commit_results", { ...RUN, nonce: uuidv7(), results: "[]" }],
+      ["commit_results", { ...RUN, nonce: uuidv7(), results: "[]", bound: null }],
     ] as const) {
       it(`${name} never reads all runs`, async () => {
         const scans = await scansOf(name, params);

@@ -27,6 +27,7 @@ const DECLARED: Readonly<Record<string, string>> = {
   continue_request: "already continued ended fenced",
   finish_turn: "again already ended fenced finished",
   request_stop: "again already cancelled duplicate nothing_left stopping withdrawn",
+  decide_event: "again already amended answered cancelled folded new_run not_yet preempted queued reconcile stopping",
   withdraw_event: "moved withdrawn",
   park_for_approval: "already decided ended expired fenced parked",
   park_for_input: "already ended expired fenced hold newer_input parked stopping",

@@ -71,6 +71,7 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   read_position: "controller, read only",
   ensure_actor: "controller; ledger tests",
   request_stop: "controller; ledger tests with swallowed replies, races with crossings",
+  decide_event: "ingest and decider; ledger tests with a swallowed reply",
   withdraw_event: "controller; ledger tests",
   read_mirror: "controller, read only",
   changed_mirrors: "controller, read only",
