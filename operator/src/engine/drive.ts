@@ -23,6 +23,7 @@ import { readClaimed } from "./inheriting.ts";
 import { HeldLease } from "./lease.ts";
 import type { ServerSessions } from "./ports.ts";
 import { MAX_BARRED, timesBarred } from "./provenance.ts";
+import { closeUnanswered, unanswered } from "./question.ts";
 import { beginReconciling } from "./reconciling.ts";
 import { sendReply } from "./record.ts";
 import { think } from "./think.ts";
@@ -175,6 +176,11 @@ async function loop(deps: EngineDeps, turn: Turn, shutdown: AbortSignal): Promis
     }
     if (turn.stop) {
       await closeWith(deps, turn, "stopped");
+      continue;
+    }
+    const needed = unanswered(turn);
+    if (needed !== null) {
+      await closeUnanswered(deps, turn, needed);
       continue;
     }
     await takeInNewer(deps, turn);

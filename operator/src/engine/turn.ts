@@ -26,7 +26,9 @@ export function requestMessages(
   rows: Omit<TranscriptInput, "instructions" | "contextTokens"> & { readonly agent: AgentSpec },
 ): TranscriptMessage[] {
   const { agent, ...rest } = rows;
-  return transcript({ ...rest, instructions: agent.instructions, contextTokens: agent.contextTokens });
+  // The answer to a question is the result of that call already.
+  const triggers = rows.triggers.filter(({ role }) => role !== "answer");
+  return transcript({ ...rest, triggers, instructions: agent.instructions, contextTokens: agent.contextTokens });
 }
 
 export class Turn {

@@ -168,7 +168,7 @@ export type TriggerRow = {
   readonly actor: string;
   /** message, or edit: new words for a message that was read already. */
   readonly kind: string;
-  /** How it came into this turn first. */
+  /** How it came into this turn first. answer: the model reads it as the result of its question. */
   readonly role: string;
   /** The first step whose request contained it; null: none has been recorded yet. */
   readonly deliveredOrdinal: number | null;

@@ -33,6 +33,10 @@ const DECLARED: Readonly<Record<string, string>> = {
   withdraw_approval: "already decided ended fenced withdrawn",
   attach_result: "already attached late",
   close_inherited: "closed ended fenced",
+  park_for_input: "already ended expired fenced hold newer_input parked stopping",
+  answer_question: "again already answered late unknown",
+  reserve_emission: "again already ended fenced reserved taken",
+  settle_emission: "already conflict settled",
   decide_approval: "again already approved late refused rejected unknown",
 };
 
