@@ -243,30 +243,34 @@ function shown(input: TranscriptInput): TranscriptInput["calls"] {
   return [...replies, ...compacted(others, roomFor(input.contextTokens, input.compaction))];
 }
 
+/** By ordinal: a list and no map, for it is made anew of all calls of a run at each of its steps. */
+function byStep(calls: readonly ShownCall[]): readonly (readonly ShownCall[] | undefined)[] {
+  const steps: ShownCall[][] = [];
+  for (const call of calls) (steps[call.ordinal] ??= []).push(call);
+  return steps;
+}
+
 /** Some providers refuse two messages of one role in a row: what people and Pawl say one after the other is one. */
-function merged(messages: readonly TranscriptMessage[]): TranscriptMessage[] {
-  const result: TranscriptMessage[] = [];
-  for (const message of messages) {
-    const last = result.at(-1);
-    if (message.role === "user" && last?.role === "user") {
-      result[result.length - 1] = { role: "user", content: `${last.content}\n\n${message.content}` };
-    } else result.push(message);
+function append(messages: TranscriptMessage[], more: readonly TranscriptMessage[]): void {
+  for (const message of more) {
+    const last = message.role === "user" ? messages.at(-1) : undefined;
+    if (last?.role === "user") {
+      messages[messages.length - 1] = { role: "user", content: `${last.content}\n\n${message.content}` };
+    } else messages.push(message);
   }
-  return result;
 }
 
 /** Throws when a call has no result: such a request must never leave. */
 export function transcript(rows: TranscriptInput): TranscriptMessage[] {
-  const calls = Map.groupBy(shown(rows), ({ ordinal }) => ordinal);
-  return merged([
-    { role: "system", content: system(rows) },
-    ...history(rows),
-    ...rows.triggers.map(labelled),
-    ...rows.steps.flatMap(({ ordinal, response, resumed }) => [
-      ...(resumed ? [RESUME] : []),
-      ...step(rows.toolsOffered, ordinal, response, calls.get(ordinal) ?? []),
-    ]),
-    ...(rows.resuming ? [RESUME] : []),
-    ...(rows.closing === undefined ? [] : [{ role: "user", content: LAST_WORDS } as const]),
-  ]);
+  const calls = byStep(shown(rows));
+  const messages: TranscriptMessage[] = [{ role: "system", content: system(rows) }];
+  append(messages, history(rows));
+  append(messages, rows.triggers.map(labelled));
+  for (const { ordinal, response, resumed } of rows.steps) {
+    if (resumed) append(messages, [RESUME]);
+    append(messages, step(rows.toolsOffered, ordinal, response, calls[ordinal] ?? []));
+  }
+  if (rows.resuming) append(messages, [RESUME]);
+  if (rows.closing !== undefined) append(messages, [{ role: "user", content: LAST_WORDS }]);
+  return messages;
 }
