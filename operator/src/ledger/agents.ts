@@ -54,14 +54,18 @@ const readAgentStatement = statement({
     refs_generation: "int8?",
     refs_reason: "text?",
     refs_message: "text?",
+    interrupt: "jsonb?",
+    fast: "bool",
     active: "int4",
     queued: "int4",
   },
   text: `
     select a.id, a.generation, a.suspended, a.refs_generation, a.refs_reason, a.refs_message,
+      g.spec -> 'interrupt' as interrupt, g.spec #> '{models,fast}' is not null as fast,
       (select count(*)::int from runs r where r.agent_id = a.id and r.live and r.status <> 'queued') as active,
       (select count(*)::int from runs r where r.agent_id = a.id and r.live and r.status = 'queued') as queued
-    from agents a where a.namespace_uid = :namespace_uid and a.name = :name`,
+    from agents a join agent_generations g on g.agent_id = a.id and g.generation = a.generation
+    where a.namespace_uid = :namespace_uid and a.name = :name`,
 });
 
 const agentsToCheck = statement({
@@ -148,6 +152,10 @@ export type AgentView = AgentRecord & {
   suspended: boolean;
   /** Of the newest generation that was tried; `generation` below the agent's own: not tried yet. */
   refs: { generation: number; reason: string | null; message: string | null } | null;
+  /** How messages meet its turns, as its spec says; the install's answers are in it. */
+  interrupt: unknown;
+  /** It names a model for small questions. */
+  fast: boolean;
   active: number;
   queued: number;
 };
@@ -163,6 +171,8 @@ export async function readAgent(db: Runner, key: AgentKey): Promise<AgentView | 
       row.refs_generation === null
         ? null
         : { generation: row.refs_generation, reason: row.refs_reason, message: row.refs_message },
+    interrupt: row.interrupt,
+    fast: row.fast,
     active: row.active,
     queued: row.queued,
   };

@@ -67,6 +67,8 @@ export type TranscriptInput = {
     readonly outcome: string | null;
     readonly result: string | null;
   }[];
+  /** What an earlier turn had changed when a message of this one came too late for it (`reconcile.ts`). */
+  readonly reconciling?: string | undefined;
   /** The request of the closing call: without tools, and with one instruction at its end. */
   readonly closing?: "exhausted" | undefined;
 };
@@ -265,6 +267,7 @@ export function transcript(rows: TranscriptInput): TranscriptMessage[] {
   const calls = byStep(shown(rows));
   const messages: TranscriptMessage[] = [{ role: "system", content: system(rows) }];
   append(messages, history(rows));
+  if (rows.reconciling !== undefined) append(messages, [{ role: "user", content: rows.reconciling }]);
   append(messages, rows.triggers.map(labelled));
   for (const { ordinal, response, resumed } of rows.steps) {
     if (resumed) append(messages, [RESUME]);

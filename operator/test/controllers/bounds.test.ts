@@ -5,7 +5,7 @@ import { decideRun } from "#controllers/run/decide.ts";
 import { fit, MAX_STATUS_BYTES, statusBytes } from "#controllers/run/fit.ts";
 import { project } from "#controllers/run/project.ts";
 import { clip, hasNul, jsonBytes, line, span } from "#controllers/text.ts";
-import { facts, replied, runObject, shown, working } from "./support.ts";
+import { anAgent, facts, replied, runObject, shown, working } from "./support.ts";
 
 /** Any text: control characters, quotes, emoji, lone surrogates. */
 const nasty = (max: number) =>
@@ -69,14 +69,11 @@ describe("a status, whatever the ledger holds,", () => {
         const waiting = decideRun(
           facts({
             object: runObject({ input: { text, actor: text.slice(0, 253) } }),
-            agent: {
-              holder: "ours",
+            agent: anAgent({
               accepted: { status: "False", reason, message: text },
               refsReason: undefined,
-              suspended: false,
-              previews: true,
               stored: null,
-            },
+            }),
           }),
         );
         assert.ok(waiting.do === "show" && statusBytes(waiting.status) <= MAX_STATUS_BYTES);

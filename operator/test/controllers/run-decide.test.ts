@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { RUN_REASONS, runStatus, type RunStatus } from "@pawl/crds";
 import { decideRun, expiresIn, type RunDecision, type RunFacts } from "#controllers/run/decide.ts";
+import { policyOf } from "#rules/interrupt.ts";
 import { idempotencyKey } from "#controllers/run/key.ts";
 import { aMirror, anAgent, at, facts, INSTALL, NOW, pending, replied, runObject, working } from "./support.ts";
 
@@ -187,6 +188,15 @@ describe("a Run that becomes a message", () => {
   it("joins the conversation that its label names, which no key can name", () => {
     assert.equal(admitted({ object: runObject({ conversation: "talk" }) }).conversationKey, "talk");
     assert.equal(admitted({ object: runObject({ idempotencyKey: "talk" }) }).conversationKey, "run:talk");
+  });
+
+  it("is quiet for as long as its Agent wants where others may join it, and begins at once where nobody can", () => {
+    const policy = { ...policyOf(null), midTurn: "amend", quietMs: 5_000 } as const;
+    const agent = anAgent({ policy, askable: true });
+    const talk = admitted({ object: runObject({ conversation: "talk" }), agent });
+    assert.deepEqual([talk.policy, talk.askable], [policy, true]);
+    const own = admitted({ object: runObject(), agent });
+    assert.deepEqual([own.policy, own.askable], [{ ...policy, quietMs: 0 }, true]);
   });
 
   it("is admitted in the very second in which the ledger was born", () => {

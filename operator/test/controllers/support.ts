@@ -5,6 +5,7 @@ import type { AgentSeen, RunFacts } from "#controllers/run/decide.ts";
 import { idempotencyKey, specHash } from "#controllers/run/key.ts";
 import type { Shown } from "#controllers/run/project.ts";
 import type { KubeObject } from "#kube/resources.ts";
+import { policyOf } from "#rules/interrupt.ts";
 import type { Mirror } from "#ledger/mirrors.ts";
 
 export const NOW = new Date("2026-03-01T12:00:00Z");
@@ -177,6 +178,8 @@ export function anAgent(changes: Partial<AgentSeen> = {}): AgentSeen {
     suspended: false,
     previews: true,
     stored: { id: "agent-id", generation: 3, suspended: false },
+    policy: policyOf(null),
+    askable: false,
     ...changes,
   };
 }

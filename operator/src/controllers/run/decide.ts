@@ -8,6 +8,7 @@ import { type Checked, isFinalPhase, notActedUpon, RUN, type RunSpec, type RunSt
 import type { KubeObject } from "#kube/resources.ts";
 import type { Message } from "#ledger/mailbox.ts";
 import type { Mirror } from "#ledger/mirrors.ts";
+import type { Policy } from "#rules/interrupt.ts";
 import { redactTokens } from "#rules/secrets.ts";
 import type { Install } from "../config.ts";
 import { hasNul, instant, line } from "../text.ts";
@@ -28,6 +29,10 @@ export type AgentSeen = {
   readonly previews: boolean;
   /** Its row. Null: not recorded yet. */
   readonly stored: { readonly id: string; readonly generation: number; readonly suspended: boolean } | null;
+  /** How messages meet its turns. */
+  readonly policy: Policy;
+  /** It, or the install, names a model that says what a message means to a turn at work. */
+  readonly askable: boolean;
 };
 
 export type RunFacts = {
@@ -221,7 +226,16 @@ function ledgerLost(facts: RunFacts, before: RunStatus): RunStatus {
   );
 }
 
-function messageOf(facts: RunFacts, spec: RunSpec, agent: { id: string; generation: number }): Message {
+/** Nobody says anything more in a conversation that one Run has for itself. */
+const windowOf = (spec: RunSpec, policy: Policy): Policy =>
+  spec.conversation === undefined ? { ...policy, quietMs: 0 } : policy;
+
+function messageOf(
+  facts: RunFacts,
+  spec: RunSpec,
+  agent: { id: string; generation: number },
+  { policy, askable }: Pick<AgentSeen, "policy" | "askable">,
+): Message {
   const { metadata } = facts.object;
   const namespace = metadata.namespace ?? "";
   const uid = metadata.uid ?? "";
@@ -236,6 +250,8 @@ function messageOf(facts: RunFacts, spec: RunSpec, agent: { id: string; generati
     // The ledger keeps no credential, nor does a model need one: tools bring their own.
     text: redactTokens(spec.input?.text ?? ""),
     slice: JSON.parse(JSON.stringify(spec.budgets ?? {})) as Record<string, unknown>,
+    policy: windowOf(spec, policy),
+    askable,
     applied: {
       namespaceUid: facts.namespaceUid,
       key: facts.key,
@@ -320,7 +336,7 @@ export function decideRun(facts: RunFacts): RunDecision {
   const refusal = refusalOf(facts);
   if (refusal !== undefined) return { do: "show", status: notAdmitted(facts, refusal) };
   if (!spec.ok || agent?.stored == null) return { do: "nothing", why: "not admitted and not refused" };
-  return { do: "admit", message: messageOf(facts, spec.value, agent.stored) };
+  return { do: "admit", message: messageOf(facts, spec.value, agent.stored, agent) };
 }
 
 /** When a finished Run that asks for it is to be deleted: milliseconds from now, 0 = now; undefined: it stays. */

@@ -3,6 +3,7 @@ import { AGENT_DEFAULTS, type AgentSpec, type AgentStatus, checkRun, type RunSpe
 import type { KubeObject } from "#kube/resources.ts";
 import { readAgent } from "#ledger/agents.ts";
 import { readMirror } from "#ledger/mirrors.ts";
+import { policyOf } from "#rules/interrupt.ts";
 import { isEnabled, TRANSCRIPT_COMMAND } from "../config.ts";
 import type { Context } from "../context.ts";
 import { holderOf } from "../agent/hold.ts";
@@ -26,6 +27,8 @@ async function seeAgent(context: Context, namespaceUid: string, key: string): Pr
     suspended: spec?.suspend === true,
     previews: (spec?.runs?.previews ?? AGENT_DEFAULTS.runs.previews) === "Answer",
     stored,
+    policy: policyOf({ interrupt: stored?.interrupt }),
+    askable: stored?.fast === true || context.config.defaults.models?.decision !== undefined,
   };
 }
 

@@ -88,7 +88,8 @@ export class Controlled {
       agentNamespaces: [this.namespace],
       defaults: {
         models: { primary: { baseURL: "http://model.test/v1", model: "small" } },
-        interrupt: { whoInterrupts: "SameActorOnly" },
+        // The window is not what these tests are about.
+        interrupt: { whoInterrupts: "SameActorOnly", coalesceWindow: "0s" },
       },
       instance: "pawl-controller-test",
       ...changes,
