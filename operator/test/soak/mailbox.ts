@@ -185,7 +185,7 @@ export class Mailbox {
 
   /** All at once; then some order of them has to explain every answer and every row. */
   async #together(planned: readonly Planned[]): Promise<void> {
-    const answers = await Promise.all(planned.map(({ perform }) => perform()));
+    const answers = await Promise.all(planned.map((one) => one.perform()));
     const found = await this.#found();
     const orders =
       planned.length > 1
@@ -205,7 +205,7 @@ export class Mailbox {
     );
     if (well === undefined) {
       const [only] = explained;
-      assert.deepEqual({ answers, ...found }, { answers: only?.told, ...shown(only?.state ?? this.#state) });
+      assert.deepEqual({ answers, found }, { answers: only?.told, found: shown(only?.state ?? this.#state) });
     }
     this.#state = well?.state ?? this.#state;
     const names = planned.map(({ kind }, index) => `${kind} ${answers[index]?.split(" ")[0]}`);
@@ -581,7 +581,16 @@ const shown = ({ conversations }: State): Shown =>
   conversations.map(({ turns, messages }) => ({
     turns: turns.map(
       ({ status, committed, replied, stopping, triggers, amend, hold, interruptions, closed, supersededBy }) => ({
-        ...{ status, committed, replied, stopping, triggers, amend, hold, interruptions, closed, supersededBy },
+        status,
+        committed,
+        replied,
+        stopping,
+        triggers,
+        amend,
+        hold,
+        interruptions,
+        closed,
+        supersededBy,
       }),
     ),
     messages: messages.map(({ name, state, seq, turn }) => ({ name, state, seq, turn })),

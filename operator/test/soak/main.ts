@@ -44,7 +44,7 @@ const SOAKED: Readonly<Record<string, Soaked>> = {
     open: (url, tally) => {
       const soak = Soak.open(url, tally);
       const run = (each: () => void) => fc.asyncProperty(sequence, (steps) => soak.run(steps).then(each));
-      return { property: run as Lane["property"], close: () => soak.close() };
+      return { property: run, close: () => soak.close() };
     },
   },
   mailbox: {
@@ -52,7 +52,7 @@ const SOAKED: Readonly<Record<string, Soaked>> = {
     open: (url, tally) => {
       const mailbox = Mailbox.open(url, tally);
       const run = (each: () => void) => fc.asyncProperty(mailSequence, (one) => mailbox.run(one).then(each));
-      return { property: run as Lane["property"], close: () => mailbox.close() };
+      return { property: run, close: () => mailbox.close() };
     },
   },
 };

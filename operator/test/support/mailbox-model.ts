@@ -266,7 +266,11 @@ function preempt(conversation: Conversation, turn: Turn, message: Message, polic
   const interruptions = turn.interruptions + 1;
   const next: Turn = {
     ...turn,
-    ...{ status: "queued", live: true, holder: null, token: 0, lapsed: false, call: null, supersededBy: null },
+    status: "queued",
+    holder: null,
+    token: 0,
+    lapsed: false,
+    call: null,
     addressed: message.author,
     triggers: turn.triggers + 1,
     due: policy.quietMs === 0 || turn.triggers + 1 >= policy.maxCount,
@@ -277,7 +281,12 @@ function preempt(conversation: Conversation, turn: Turn, message: Message, polic
   for (const one of messagesOf(conversation, index)) one.turn = successor;
   Object.assign(message, { state: "in_turn", turn: successor });
   Object.assign(turn, {
-    ...{ status: "cancelled", live: false, holder: null, lapsed: false, call: null, hold: 0 },
+    status: "cancelled",
+    live: false,
+    holder: null,
+    lapsed: false,
+    call: null,
+    hold: 0,
     supersededBy: successor,
   });
   conversation.turns.push(next);
