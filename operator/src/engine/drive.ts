@@ -21,6 +21,8 @@ import { giveBack, type Wait } from "./giving-back.ts";
 import { HeldLease } from "./lease.ts";
 import type { ServerSessions } from "./ports.ts";
 import { MAX_BARRED, timesBarred } from "./provenance.ts";
+import { closeUnanswered, unanswered } from "./question.ts";
+import { beginReconciling } from "./reconciling.ts";
 import { sendReply } from "./record.ts";
 import { think } from "./think.ts";
 import { Left, Turn } from "./turn.ts";
@@ -54,6 +56,7 @@ export async function driveRun(
     const tools = await turnTools(deps, sessions, { run, agent, lease, shutdown });
     if (tools.kind === "waiting") return await giveBack(deps, lease, tools.wait);
     turn = new Turn(run, agent, tools.toolset, lease, deps.clock);
+    await beginReconciling(deps, turn);
     await loop(deps, turn, shutdown);
   } catch (error) {
     if (turn !== undefined) await abandon(deps, turn);
@@ -168,6 +171,11 @@ async function loop(deps: EngineDeps, turn: Turn, shutdown: AbortSignal): Promis
     }
     if (turn.stop) {
       await closeWith(deps, turn, "stopped");
+      continue;
+    }
+    const needed = unanswered(turn);
+    if (needed !== null) {
+      await closeUnanswered(deps, turn, needed);
       continue;
     }
     if (exhaustedBudget(turn) !== null) {

@@ -12,6 +12,7 @@ const readRunStatement = statement({
     id: "uuid",
     conversation_id: "uuid",
     request_id: "uuid",
+    reconciles: "uuid?",
     agent_id: "uuid",
     connector: "text",
     conversation_key: "text",
@@ -36,7 +37,10 @@ const readRunStatement = statement({
     worked_ms: "int8",
   },
   text: `
-    select r.id, r.conversation_id, r.request_id, r.agent_id, c.connector, c.ext_key as conversation_key, a.namespace, a.name as agent_name, a.suspended,
+    select r.id, r.conversation_id, r.request_id,
+           (select q.reconciles from runs x join logical_requests q on q.id = x.request_id
+            where x.id = any (r.inherits || r.id) and q.reconciles is not null limit 1) as reconciles,
+           r.agent_id, c.connector, c.ext_key as conversation_key, a.namespace, a.name as agent_name, a.suspended,
            g.spec, r.slice, r.status, r.next_ordinal, r.attempts, r.amend_seq, r.stop_requested_at is not null as stop, r.interrupted,
            r.committed_at is not null as committed, r.reply_at is not null as replied,
            r.model_calls, r.tool_calls, r.input_tokens, r.output_tokens, r.spent_micros,
@@ -140,6 +144,8 @@ export type TriggerRow = {
   readonly seq: number;
   readonly text: string;
   readonly actor: string;
+  /** answer: the model reads it as the result of its question. */
+  readonly role: string;
 };
 export type RecordedStep = {
   readonly ordinal: number;
@@ -196,6 +202,8 @@ export type RunRecord = {
   readonly id: string;
   readonly conversationId: string;
   readonly requestId: string;
+  /** The earlier request whose effects it puts right. */
+  readonly reconciles: string | null;
   readonly agentId: string;
   readonly connector: string;
   readonly conversationKey: string;
@@ -258,6 +266,7 @@ export async function readRun(db: Runner, runId: string): Promise<RunRecord> {
     id: run.id,
     conversationId: run.conversation_id,
     requestId: run.request_id,
+    reconciles: run.reconciles,
     agentId: run.agent_id,
     connector: run.connector,
     conversationKey: run.conversation_key,
@@ -280,7 +289,13 @@ export async function readRun(db: Runner, runId: string): Promise<RunRecord> {
     outputTokens: run.output_tokens,
     spentMicros: run.spent_micros,
     workedMs: run.worked_ms,
-    triggers: triggers.map((row) => ({ eventId: row.event_id, seq: row.seq, text: row.body ?? "", actor: row.actor })),
+    triggers: triggers.map((row) => ({
+      eventId: row.event_id,
+      seq: row.seq,
+      text: row.body ?? "",
+      actor: row.actor,
+      role: row.role,
+    })),
     steps: steps.map((row) => ({
       ordinal: row.ordinal,
       seenSeq: row.seen_seq,
