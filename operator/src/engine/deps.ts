@@ -2,8 +2,9 @@
 import type { Database } from "#ledger/database.ts";
 import type { afterFailure } from "#rules/retry.ts";
 import type { Judge } from "./judge.ts";
-import type { Clock, Credentials, ModelEndpoint, ModelPort, Tool, ToolServers } from "./ports.ts";
+import type { Clock, Credentials, ModelEndpoint, ModelPort, Outbound, Tool, ToolServers } from "./ports.ts";
 import type { Redaction } from "./redaction.ts";
+import type { Signals } from "./signals.ts";
 
 export interface Log {
   info(fields: Readonly<Record<string, unknown>>, message: string): void;
@@ -23,6 +24,8 @@ export type EngineSettings = {
   readonly owner: string;
   readonly leaseMs: number;
   readonly renewMs: number;
+  /** Between two looks at a run that is held; absent = its constant. */
+  readonly lookMs?: number;
   readonly sendMs: number;
   readonly settleSlackMs: number;
   readonly pollMs: number;
@@ -47,6 +50,8 @@ export type EngineDeps = {
   readonly tools: ReadonlyMap<string, Tool>;
   /** Servers elsewhere whose tools an Agent may name. */
   readonly servers: ToolServers;
+  /** Where questions and notices are said. */
+  readonly outbound: Outbound;
   /** Wrapped by `redaction`, so that what it finds is known there. */
   readonly credentials: Credentials;
   /** Takes secrets out of everything that is stored or logged. */
@@ -59,6 +64,8 @@ export type EngineDeps = {
   readonly settings: EngineSettings;
   readonly log: Log;
   readonly meter: Meter;
+  /** Tells a holder at once that something was said to its run; absent: it finds out when it looks. */
+  readonly signals?: Signals;
   /** May what people said here be told in other conversations of the agent? Unsure, or nobody to ask: no. */
   readonly sensitivity?: Judge["sensitivity"];
 };

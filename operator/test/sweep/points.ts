@@ -52,6 +52,7 @@ export const SWEPT = [
   "remember",
   "recall",
   "closed_gates",
+  "claim_undecided",
   "pin_toolset",
   "read_toolset",
   "read_effect",
@@ -72,6 +73,8 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   ensure_actor: "controller; ledger tests",
   request_stop: "controller; ledger tests with swallowed replies, races with crossings",
   decide_event: "ingest and decider; ledger tests with a swallowed reply",
+  read_under_way: "only when a model is asked about a message; engine tests",
+  look_at_run: "a timer's read, only of a run that takes a second; engine tests",
   withdraw_event: "controller; ledger tests",
   read_mirror: "controller, read only",
   changed_mirrors: "controller, read only",
@@ -104,14 +107,32 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   read_before: "a tool's read; engine tests",
   effect_of_run: "controller, read only",
   decide_approval: "controller; ledger tests with swallowed replies, races with expiry, parking and stops",
+  attach_result: "only when a read is finished as its turn is restarted; engine and ledger tests",
+  close_inherited: "only when a turn was restarted in a read; engine and ledger tests",
+  withdraw_approval: "only when newer input meets a call that waits for a person; engine and ledger tests",
   asked_before: "only after a turn that ended at its limit; engine tests",
   continue_request: "only after a clear yes; ledger tests",
   queue_for_claim: "only when two claims meet; ledger tests",
+  park_for_input: "only when a model asks; ledger tests with swallowed replies, engine tests",
+  answer_question: "controller; ledger tests with swallowed replies, races with expiry and stops",
+  read_questions: "tests and the command line, read only",
+  reserve_emission: "only when something is said besides an answer; ledger tests with swallowed replies, engine tests",
+  settle_emission: "only when something is said besides an answer; ledger tests with swallowed replies, engine tests",
+  read_emissions: "tests, read only",
   release_lease: "only when a run waits; engine tests and the variant with a failing model",
 };
 
 /** A timer's statements come any number of times: their first occurrence stands for them. */
-const TIMED = new Set(["claim_run", "next_due", "renew_lease", "agents_to_check", "record_refs", "closed_gates"]);
+const TIMED = new Set([
+  "claim_run",
+  "next_due",
+  "renew_lease",
+  "agents_to_check",
+  "record_refs",
+  "closed_gates",
+  "claim_undecided",
+  "look_at_run",
+]);
 
 export type Point = { readonly name: string; readonly occurrence: number };
 
