@@ -18,6 +18,8 @@ const DONE: Readonly<Record<string, string>> = {
   answered: "answers the question",
   withdrawn: "is taken back unread",
   nothing_left: "nothing is left to stop",
+  folded: "joins the turn",
+  new_run: "opens a turn",
   observed: "nobody answers it",
 };
 
@@ -30,6 +32,9 @@ const BECAUSE: Readonly<Record<string, string>> = {
   WindowFull: "the turn was full",
   AlreadyAnswered: "the turn had answered",
   Independent: "it is about something else",
+  Unsure: "nobody could say what it is about",
+  Free: "nothing was at work",
+  Window: "the turn had not begun",
   Committed: "something had been changed",
   Buffering: "nothing had been changed",
   Bound: "the turn had been interrupted often or long enough",
@@ -143,8 +148,10 @@ export function entries(story: Story): Entry[] {
     if (next !== undefined) later.splice(later.indexOf(next), 1);
   }
   for (const { run, before } of later) list.push({ at: run.queuedAt, lines: restart(run, before) });
-  for (const { startedAt } of story.runs.slice(1)) {
-    if (startedAt !== null) list.push({ at: startedAt, lines: [timed(startedAt, "claimed by a worker: lease 1")] });
+  for (const { startedAt, queuedAt } of story.runs.slice(1)) {
+    // A successor keeps the beginning of the turn until somebody claims it.
+    if (startedAt !== null && startedAt >= queuedAt)
+      list.push({ at: startedAt, lines: [timed(startedAt, "claimed by a worker: lease 1")] });
   }
   return list.toSorted((a, b) => a.at.getTime() - b.at.getTime());
 }

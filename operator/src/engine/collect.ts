@@ -16,11 +16,15 @@ import { type Action, actionOf } from "./action.ts";
 import { gated } from "./approval.ts";
 import type { EngineDeps } from "./deps.ts";
 import { type Crossing, cross, type Dispatch, prepareCrossing, send, settle } from "./dispatch.ts";
+import { asksPeople } from "./builtin/ask.ts";
 import { readsOwnStore } from "./builtin/memory.ts";
 import { isStoreVerb, OwnWrites, type StoreVerb } from "./own-store.ts";
+import { handOver } from "./inheriting.ts";
+import { NOT_RUN } from "./not-run.ts";
 import type { Tool, ToolOutcome } from "./ports.ts";
 import { Settler } from "./settle.ts";
 import { restsOn, sourced } from "./provenance.ts";
+import { ask, barredQuestion, behindQuestion, NOT_ASKED } from "./question.ts";
 import { Left, type Turn, type TurnCall } from "./turn.ts";
 import { undoing } from "./undo.ts";
 import { UNDO } from "./undo-tool.ts";
@@ -35,16 +39,6 @@ const done = (call: TurnCall, result: string): CallResult => ({
   outcome: "real",
   result: bounded(result, MAX_RESULT),
 });
-
-export const NOT_RUN = {
-  stopped: "Not run: a person asked to stop.",
-  late: "Not run to its end: the time that this request may take is used up.",
-  newer: "Not run: there is newer input. Read it first.",
-  ambiguous:
-    "NOT run now: an earlier write to the same target has no known outcome. Go and look at what is there before anything else; do not assume either way.",
-  undone: "(Not undone again: this is the recorded result of the undo before.)",
-  gone: "Not run: this tool is no longer offered.",
-} as const;
 
 class Collector {
   readonly deps: EngineDeps;
@@ -67,7 +61,9 @@ class Collector {
   }
 
   async run(): Promise<void> {
-    for (const call of this.turn.openCalls) {
+    const open = this.turn.openCalls;
+    this.results.push(...behindQuestion(this.turn));
+    for (const call of open.slice(0, open.length - this.results.length)) {
       if (call.class === "reply") continue;
       if (this.own.waiting && readsOwnStore(this.turn.tools.get(call.tool))) await this.commitResults();
       const result = await this.one(call); // may have committed those before it
@@ -97,6 +93,7 @@ class Collector {
     if (tool === undefined) return { id: call.id, outcome: "rejected", result: NOT_RUN.gone };
     const refused = call.gate === "none" ? null : await this.gated(call);
     if (refused !== null) return refused;
+    if (asksPeople(tool)) return this.question(call);
     if (call.tool === UNDO) return this.undo(call);
     if (isStoreVerb(tool)) return this.durable(call, tool);
     return crosses(call) ? this.effectful(call, actionOf(call, tool)) : this.pure(call, tool);
@@ -127,6 +124,28 @@ class Collector {
     return gated(this.deps, this.turn, call);
   }
 
+  /** Comes back when nobody is asked, or nobody has answered. */
+  async question(call: TurnCall): Promise<CallResult> {
+    if (this.results.length > 0 || this.prior !== undefined) await this.commitResults();
+    const why = barredQuestion(this.turn);
+    if (why !== null) return { id: call.id, outcome: "skipped", result: why };
+    for (let held = 0; ; held += HOLD_LOOK_MS) {
+      const asked = await ask(this.deps, this.turn, call);
+      switch (asked) {
+        case "expired":
+          return { id: call.id, outcome: "cancelled", result: NOT_ASKED.unanswered };
+        case "stopping":
+          this.turn.stop = true;
+          return { id: call.id, outcome: "cancelled", result: NOT_RUN.stopped };
+        case "newer_input":
+          return { id: call.id, outcome: "skipped", result: NOT_RUN.newer };
+        case "hold":
+          if (held >= MAX_HOLD_MS) return { id: call.id, outcome: "skipped", result: NOT_RUN.newer };
+          await this.wait(HOLD_LOOK_MS);
+      }
+    }
+  }
+
   stopping(): boolean {
     if (this.turn.lease.lost.signal.aborted) throw new Left("lease lost");
     return this.turn.stop || this.turn.lease.stopRequested.signal.aborted;
@@ -141,16 +160,32 @@ class Collector {
   async pure(call: TurnCall, tool: Tool): Promise<CallResult> {
     await this.flush();
     const { lost, stopRequested } = this.turn.lease;
+    const signal = AbortSignal.any([lost.signal, stopRequested.signal, this.turn.work.over, this.shutdown]);
     const outcome = await tool.execute(call.args as Readonly<Record<string, unknown>>, {
       run: this.turn.callRun,
-      signal: AbortSignal.any([lost.signal, stopRequested.signal, this.turn.work.over, this.shutdown]),
+      signal,
       timeLimitMs: tool.timeLimitMs,
     });
+    const result = { ...done(call, outcome.observation), ...restsOn(outcome) };
+    // It came to its end, whoever holds the run by now.
+    if (lost.signal.aborted && outcome.kind === "confirmed") this.results.push(result);
     if (this.stopping()) return { id: call.id, outcome: "cancelled", result: NOT_RUN.stopped };
     if (this.shutdown.aborted) throw new Left("shutdown");
     const late = this.turn.work.isOver && outcome.kind !== "confirmed";
     if (late) return { id: call.id, outcome: "cancelled", result: NOT_RUN.late };
-    return { ...done(call, outcome.observation), ...restsOn(outcome) };
+    return result;
+  }
+
+  /** What is finished and belongs to a run that is over: if it was superseded, its successor may have it. */
+  async handOver(): Promise<void> {
+    const finished = this.results.filter(({ id, outcome }) => outcome === "real" && this.isRead(id));
+    const told = finished.map((result) => sourced(this.turn, result, this.deps.newId));
+    this.results = [];
+    await handOver(this.deps, this.turn.run.id, told);
+  }
+
+  isRead(id: string): boolean {
+    return this.turn.calls.find((call) => call.id === id)?.class === "pure";
   }
 
   async effectful(call: TurnCall, action: Action): Promise<CallResult> {
@@ -290,6 +325,11 @@ export async function collect(deps: EngineDeps, turn: Turn, shutdown: AbortSigna
         "an outcome could not be recorded; it stays dispatched",
       );
     });
+    if (error instanceof Left && (error.message === "ended" || turn.lease.lost.signal.aborted)) {
+      await collector.handOver().catch((reason: Error) => {
+        deps.log.warn({ run: turn.run.id, error: reason.message }, "a finished result could not be handed over");
+      });
+    }
     throw error;
   }
 }

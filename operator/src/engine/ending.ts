@@ -15,7 +15,7 @@ export type Ending = { readonly status: TerminalStatus; readonly reason: string;
 
 /** After the reply: read from rows, because the worker that sent it may have died before it could say. */
 export function endingOf(turn: Turn): Ending {
-  const said = turn.steps.at(-1)?.response;
+  const said = turn.ownSteps.at(-1)?.response;
   if (said?.closing === "failed" && said.ending !== undefined) return said.ending;
   if (turn.stop) return { status: "cancelled", reason: "Stopped", message: null };
   return said?.ending ?? { status: "succeeded", reason: "Answered", message: null };
@@ -28,7 +28,7 @@ async function effectsOf(deps: EngineDeps, turn: Turn): Promise<DoneEffect[]> {
 
 /**
  * An end without an answer of the model's says so once, in a reply of its own. `spent`: a closing call that was made
- * and said nothing of use.
+ * and said nothing of use. `question`: the one that nobody answered.
  */
 export async function closeWith(
   deps: EngineDeps,
@@ -36,8 +36,9 @@ export async function closeWith(
   why: Closing,
   ending?: StoredResponse["ending"],
   spent?: { request: ModelRequest; response: Taken },
+  question?: string,
 ): Promise<void> {
-  const text = closing(why, await effectsOf(deps, turn), ending?.reason);
+  const text = closing(why, await effectsOf(deps, turn), question ?? ending?.reason);
   const call = replyCall(text, deps.newId);
   const stored: StoredResponse = {
     text,
@@ -80,7 +81,7 @@ export async function finish(deps: EngineDeps, turn: Turn, ending: Ending): Prom
     token: turn.lease.token,
     nonce: deps.newId(),
     status,
-    seenSeq: turn.seenSeq,
+    seenSeq: turn.shownSeq,
     reason,
     message: message === null ? null : deps.redaction.text(storable(message)),
   });

@@ -204,9 +204,9 @@ async function change(db: Runner, kind: "edit" | "delete", said: Change, text: s
         return answerKnown(db, eventId);
       case "message": {
         const before = row.before ?? "";
-        const shown = text === null ? deletedWords(before) : editedWords(before, text);
-        const as = { kind, shown, about: row.about, reconciles: row.reconciles };
-        return await asMessage(db, { ...said, policy, text: text ?? "", askable: true }, place, as);
+        const words = text === null ? { text: deletedWords(before) } : { text, shown: editedWords(before, text) };
+        const as = { kind, shown: words.shown ?? null, about: row.about, reconciles: row.reconciles };
+        return await asMessage(db, { ...said, policy, text: words.text, askable: true }, place, as);
       }
       default:
         return { kind: row.verdict as "replaced", eventId, reason: row.said ?? "" };

@@ -203,7 +203,7 @@ describe("a message that was changed", () => {
       await claimRun(ledger.db, "worker-1", 10_000, CODE);
       const gone = await remove(run.message, { policy: { ...POLICY, midTurn: "amend" } });
       assert.deepEqual(kindOf(gone), ["amended", "Amend"]);
-      assert.equal((await rowOf(idOf(gone))).shown, `(took back an earlier message: "${run.message.text}")`);
+      assert.equal((await rowOf(idOf(gone))).body, `(took back an earlier message: "${run.message.text}")`);
     });
   });
 

@@ -6,6 +6,7 @@ import { ingest } from "#ledger/mailbox.ts";
 import { settleEffect } from "#ledger/effects.ts";
 import { conversationOf, end } from "../support/positions.ts";
 import { useLedger } from "../support/postgres.ts";
+import { anAskingRun, ask, questionOf } from "../support/questions.ts";
 import { aCall, aClaimedRun, aMessage, cross, respond } from "../support/world.ts";
 
 describe("the invariants as SQL", () => {
@@ -22,6 +23,8 @@ describe("the invariants as SQL", () => {
     pending: "",
     inTurn: "",
     accounted: "",
+    asking: "",
+    question: "",
   };
 
   before(async () => {
@@ -43,6 +46,10 @@ describe("the invariants as SQL", () => {
     const call = aCall({ class: "pure", kind: "tool.query", target: null });
     await respond(ledger.db, live, [call]);
     const pending = await ingest(ledger.db, aMessage(live.agent.id, { conversationKey: live.message.conversationKey }));
+    const asking = await anAskingRun(ledger.db);
+    await ask(ledger.db, asking);
+    const { id: question } = await questionOf(ledger.db, asking.runId);
+    Object.assign(row, { asking: asking.runId, question });
     Object.assign(row, {
       live: live.runId,
       liveConversation: await conversationOf(ledger, live.runId),
@@ -89,6 +96,8 @@ describe("the invariants as SQL", () => {
                            requested_at, expires_at, state, decision, decided_by, decided_at)
     values ('${NEW}', '${row.call}', '${row.live}', '${row.live}', '${row.liveConversation}', 'h', 'h', 'x', false,
             pawl_now(), pawl_now() + interval '1 hour', '${state}', 'd', 'bob', pawl_now())`;
+
+  const inheriting = (columns: string) => `update runs set ${columns} where id = '${row.live}'`;
 
   /** invariant, what breaks it, and which row is named */
   const broken: Record<string, () => [readonly string[], string]> = {
@@ -155,6 +164,25 @@ describe("the invariants as SQL", () => {
       [`update tool_calls set run_id = '${row.ended}', idx = 9 where id = '${row.call}'`],
       row.call,
     ],
+    inherits_ended_runs_and_in_no_circle: () => [
+      [inheriting(`inherits = array['${row.live}'::uuid], inherits_run = '${row.live}', inherits_through = 1`)],
+      row.live,
+    ],
+    inherits_in_one_conversation_request_and_journal: () => [
+      [inheriting(`inherits = array['${row.ended}'::uuid], inherits_run = '${row.ended}', inherits_through = 1`)],
+      row.live,
+    ],
+    inherits_ends_with_the_run_before: () => [
+      [dropChecks("runs"), `update runs set superseded_by = '${row.live}' where id = '${row.ended}'`],
+      row.ended,
+    ],
+    inherits_ordinals_go_on: () => [
+      [
+        inheriting(`inherits = array['${row.ended}'::uuid], inherits_run = '${row.ended}', inherits_through = 0`),
+        `update run_steps set ordinal = 10 where run_id = '${row.ended}'`,
+      ],
+      row.live,
+    ],
     i7_lease_or_due: () => [
       [dropChecks("runs"), `update runs set due_at = pawl_now() where id = '${row.live}'`],
       row.live,
@@ -168,6 +196,18 @@ describe("the invariants as SQL", () => {
          from commitment_effects e where kind = 'reply'`,
       ],
       "request",
+    ],
+    i7_a_run_that_waits_for_an_answer_has_asked: () => [
+      [`update questions set state = 'withdrawn', closed_at = pawl_now() where id = '${row.question}'`],
+      row.asking,
+    ],
+    i8_a_question_is_said_once: () => [[`delete from emissions where run_id = '${row.asking}'`], row.question],
+    i8_an_answer_is_the_result_of_its_question: () => [
+      [
+        `update questions set state = 'answered', closed_at = pawl_now(), answered_by = '${NEW}', answer_event = '${NEW}'
+         where id = '${row.question}'`,
+      ],
+      row.question,
     ],
     i10_counters_equal_their_rows: () => [
       [`update runs set model_calls = model_calls + 1 where id = '${row.live}'`],

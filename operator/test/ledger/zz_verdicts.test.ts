@@ -30,7 +30,14 @@ const DECLARED: Readonly<Record<string, string>> = {
   request_stop: "again already cancelled duplicate nothing_left stopping withdrawn",
   decide_event: "again already amended answered cancelled folded new_run not_yet preempted queued reconcile stopping",
   withdraw_event: "moved withdrawn",
-  park_for_approval: "already decided ended expired fenced parked",
+  park_for_approval: "already decided ended expired fenced newer_input parked",
+  withdraw_approval: "already decided ended fenced withdrawn",
+  attach_result: "already attached late",
+  close_inherited: "closed ended fenced",
+  park_for_input: "already ended expired fenced hold newer_input parked stopping",
+  answer_question: "again already answered late unknown",
+  reserve_emission: "again already ended fenced reserved taken",
+  settle_emission: "already conflict settled",
   decide_approval: "again already approved late refused rejected unknown",
 };
 

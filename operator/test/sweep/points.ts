@@ -106,9 +106,18 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   read_before: "a tool's read; engine tests",
   effect_of_run: "controller, read only",
   decide_approval: "controller; ledger tests with swallowed replies, races with expiry, parking and stops",
+  attach_result: "only when a read is finished as its turn is restarted; engine and ledger tests",
+  close_inherited: "only when a turn was restarted in a read; engine and ledger tests",
+  withdraw_approval: "only when newer input meets a call that waits for a person; engine and ledger tests",
   asked_before: "only after a turn that ended at its limit; engine tests",
   continue_request: "only after a clear yes; ledger tests",
   queue_for_claim: "only when two claims meet; ledger tests",
+  park_for_input: "only when a model asks; ledger tests with swallowed replies, engine tests",
+  answer_question: "controller; ledger tests with swallowed replies, races with expiry and stops",
+  read_questions: "tests and the command line, read only",
+  reserve_emission: "only when something is said besides an answer; ledger tests with swallowed replies, engine tests",
+  settle_emission: "only when something is said besides an answer; ledger tests with swallowed replies, engine tests",
+  read_emissions: "tests, read only",
   release_lease: "only when a run waits; engine tests and the variant with a failing model",
 };
 

@@ -36,6 +36,7 @@ const WAITS: Readonly<Record<string, string>> = {
   WindowFull: `${NEXT}: the one that is about to begin is full (spec.interrupt.maxCount)`,
   AlreadyAnswered: `${NEXT}: the one at work has given its answer`,
   Independent: `${NEXT}: it is about something else than the one at work`,
+  Unsure: `${NEXT}: it could not be found out what it means to the one at work`,
   Committed: `${NEXT}: too late for the one at work, which has changed something`,
   Bound: `${NEXT}: the one at work was interrupted often or long enough and answers first (spec.interrupt.maxSupersessions, deadline)`,
   Stopping: `${NEXT}: the one at work was told to stop`,
