@@ -3,15 +3,19 @@ import assert from "node:assert/strict";
 import { v7 as uuidv7 } from "uuid";
 import { armFailpoint, disarmFailpoint, failpoint, recordFailpoints } from "#src/failpoints.ts";
 import { recordAgent } from "#ledger/agents.ts";
+import { withdrawApproval } from "#ledger/approvals.ts";
 import { redispatchEffect, resolveEffect, settleEffect } from "#ledger/effects.ts";
 import { reserveEmission, settleEmission } from "#ledger/emissions.ts";
+import { attachResult, closeInherited } from "#ledger/inherited.ts";
 import { adoptLedger, claimLedger } from "#ledger/installation.ts";
 import { checkInvariants } from "#ledger/invariants.ts";
 import { holdLeadership } from "#ledger/leader.ts";
+import { ingestDelete, ingestEdit } from "#ledger/changes.ts";
 import { claimRun, releaseLease, renewLease } from "#ledger/leases.ts";
-import { ingest } from "#ledger/mailbox.ts";
+import { ingest, type Message } from "#ledger/mailbox.ts";
 import { commitResults } from "#ledger/steps.ts";
 import { aGatedRun, approvalOf, decide, park } from "../support/approvals.ts";
+import { supersede } from "../support/newer.ts";
 import { alone, count, end, runRow, sql, stop } from "../support/positions.ts";
 import { useLedger } from "../support/postgres.ts";
 import { anAskingRun, answer, asking } from "../support/questions.ts";
@@ -78,6 +82,63 @@ describe("a commit whose reply was swallowed", () => {
       ]),
       3,
     );
+  });
+
+  it("of a message that a model is asked about, that was overheard or that answers is told as that", async () => {
+    const run = await aClaimedRun(ledger.db);
+    const { agentId, conversationKey } = run.message;
+    const say = (changes: Partial<Message>) =>
+      swallowing("ingest_event", () => ingest(ledger.db, aMessage(agentId, { conversationKey, ...changes })));
+    assert.equal((await say({ askable: true })).kind, "undecided");
+    const overheard = await say({ addressed: false });
+    assert.deepEqual([overheard.kind, (overheard as { reason: string }).reason], ["observed", "NotAddressed"]);
+    await sql(
+      ledger,
+      "update runs set status = 'awaiting_input', lease_owner = null, lease_until = null, leased_at = null, reserved_calls = 0, due_at = pawl_now() + interval '1 day' where id = $1",
+      [run.runId],
+    );
+    assert.equal((await say({})).kind, "answers");
+  });
+
+  it("of a word that stops a turn stops it once, and says so", async () => {
+    for (const committed of [false, true]) {
+      const run = await aClaimedRun(ledger.db);
+      if (committed) {
+        const call = aCall();
+        await respond(ledger.db, run, [call]);
+        await cross(ledger.db, run, call);
+      }
+      const { agentId, conversationKey } = run.message;
+      const word = aMessage(agentId, { conversationKey, stops: true });
+      const stopped = await swallowing("request_stop", () => ingest(ledger.db, word));
+      assert.equal(stopped.kind, committed ? "stopping" : "cancelled");
+      assert.deepEqual(await ingest(ledger.db, word), { kind: "duplicate", specHash: null });
+      assert.equal(await count(ledger, "interrupts where run_id = $1", [run.runId]), 1);
+    }
+  });
+
+  it("of an edit or a delete is told as what it was", async () => {
+    const change = (
+      { agentId, generation, connector, conversationKey, actor, extId, orderKey }: Message,
+      extRev: string,
+    ) => ({
+      agentId,
+      generation,
+      connector,
+      conversationKey,
+      actor,
+      extId,
+      extRev,
+      orderKey,
+    });
+    const run = await aRun(ledger.db);
+    const edited = () => ingestEdit(ledger.db, { ...change(run.message, "1"), text: "new words" });
+    assert.equal((await swallowing("change_event", edited)).kind, "replaced");
+    const gone = await swallowing("change_event", () => ingestDelete(ledger.db, change(run.message, "2")));
+    assert.equal(gone.kind, "cancelled");
+    const working = await aClaimedRun(ledger.db);
+    const told = () => ingestEdit(ledger.db, { ...change(working.message, "1"), text: "new words" });
+    assert.equal((await swallowing("ingest_event", told)).kind, "queued");
   });
 
   it("of an opened conversation opens it once", async () => {
@@ -284,6 +345,31 @@ describe("a commit whose reply was swallowed", () => {
     run.token = (await claimRun(ledger.db, "worker-2", 10_000, CODE))?.token ?? 0;
     assert.equal(await swallowing("park_for_approval", () => park(ledger.db, run)), "decided");
     assert.equal((await approvalOf(ledger.db, run)).state, "expired");
+  });
+
+  it("of a call that is taken back for newer input is `already`", async () => {
+    const run = await aGatedRun(ledger.db);
+    await park(ledger.db, run);
+    await sql(ledger, "update runs set due_at = pawl_now() where id = $1", [run.runId]);
+    await alone(ledger, run.runId);
+    const token = (await claimRun(ledger.db, "worker-2", 10_000, CODE))?.token ?? 0;
+    const call = { runId: run.runId, token, callId: run.calls[0].id };
+    assert.equal(await swallowing("withdraw_approval", () => withdrawApproval(ledger.db, call)), "already");
+    assert.equal((await approvalOf(ledger.db, run)).state, "withdrawn");
+  });
+
+  it("of a finished read that goes to a successor is `already`, and closing the others twice closes them once", async () => {
+    const old = await aClaimedRun(ledger.db);
+    const reads = [0, 1].map((idx) => aCall({ idx, class: "pure", kind: "tool.query", target: null }));
+    await respond(ledger.db, old, reads);
+    const next = await supersede(ledger.db, old.runId, { text: "blue" });
+    const finished = { id: reads[0]?.id ?? "", outcome: "real", result: "found" } as const;
+    assert.equal(await swallowing("attach_result", () => attachResult(ledger.db, finished)), "already");
+    await alone(ledger, next.runId);
+    const token = (await claimRun(ledger.db, "worker-2", 10_000, CODE))?.token ?? 0;
+    const run = { runId: next.runId, token, result: "closed" };
+    assert.equal(await swallowing("close_inherited", () => closeInherited(ledger.db, run)), "closed");
+    assert.equal(await count(ledger, "tool_calls where run_id = $1 and result in ('found', 'closed')", [old.runId]), 2);
   });
 
   it("of a question is the same question, which is still to be said by whoever asked", async () => {
