@@ -4,7 +4,7 @@ import { UserError } from "../hack/lib/say.ts";
 import { runMain } from "../hack/lib/main.ts";
 import { type Bar, lastLine } from "./arithmetic.ts";
 import { mailbox } from "./mailbox.ts";
-import { step } from "./step.ts";
+import { step, stepDisk } from "./step.ts";
 import { table } from "./table.ts";
 
 export type Options = { readonly rounds: number; readonly say: (line: string) => void };
@@ -16,7 +16,7 @@ export type Benchmark = {
   run(options: Options): Promise<{ readonly bars: readonly Bar[]; readonly table: string }>;
 };
 
-const BENCHMARKS: Readonly<Record<string, Benchmark>> = { step, mailbox };
+const BENCHMARKS: Readonly<Record<string, Benchmark>> = { step, "step-disk": stepDisk, mailbox };
 /** Odd, so that a median is a value that was measured. */
 const ROUNDS = 5;
 
@@ -25,7 +25,7 @@ const HELP = `benchmarks, side by side with their peers on one PostgreSQL, media
   npm run bench -- NAME [--json] [--rounds N]
 
 ${Object.entries(BENCHMARKS)
-  .map(([name, { about, rounds = ROUNDS }]) => `  ${name.padEnd(8)} ${about} (${rounds} rounds)`)
+  .map(([name, { about, rounds = ROUNDS }]) => `  ${name.padEnd(10)} ${about} (${rounds} rounds)`)
   .join("\n")}
 
 --rounds N   how often everything is measured

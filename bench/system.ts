@@ -28,7 +28,7 @@ export type Measured = {
   readonly roundTrips: number;
   /** Transactions that wrote, per step (ids that the server gave out). */
   readonly commits: number;
-  /** Bytes of write-ahead log, per step. */
+  /** Bytes of write-ahead log, per step, without images of whole pages. */
   readonly wal: number;
   /** The run was given up at its time limit; the figures are of the steps until then. */
   readonly cut: boolean;

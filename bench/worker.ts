@@ -45,15 +45,24 @@ async function load(name: SystemName): Promise<System> {
   }
 }
 
-type Reading = { readonly at: number; readonly queries: number; readonly xid: bigint; readonly lsn: bigint };
+type Reading = { readonly queries: number; readonly xid: bigint; readonly lsn: string };
 
 /** The server's own counts, over a connection that no system uses. */
 async function read(own: pg.Client): Promise<Reading> {
   const { rows } = await own.query<{ xid: string; lsn: string }>(
-    "select pg_snapshot_xmax(pg_current_snapshot())::text as xid, (pg_current_wal_insert_lsn() - '0/0')::text as lsn",
+    "select pg_snapshot_xmax(pg_current_snapshot())::text as xid, pg_current_wal_insert_lsn()::text as lsn",
   );
   const [row] = rows;
-  return { at: performance.now(), queries, xid: BigInt(row?.xid ?? 0), lsn: BigInt(row?.lsn ?? 0) };
+  return { queries, xid: BigInt(row?.xid ?? 0), lsn: row?.lsn ?? "" };
+}
+
+/** Without images of whole pages: how many of those there are depends on when the server had its last checkpoint. */
+async function bytesOfRecords(own: pg.Client, first: Reading, last: Reading): Promise<number> {
+  const { rows } = await own.query<{ bytes: number }>(
+    "select sum(record_size)::float8 as bytes from pg_get_wal_stats($1, $2, false)",
+    [first.lsn, last.lsn],
+  );
+  return rows[0]?.bytes ?? Number.NaN;
 }
 
 async function measure(system: System, own: pg.Client, order: Order): Promise<Measured> {
@@ -92,7 +101,7 @@ async function measure(system: System, own: pg.Client, order: Order): Promise<Me
     gaps,
     roundTrips: (last.queries - first.queries) / steps,
     commits: Number(last.xid - first.xid) / steps,
-    wal: Number(last.lsn - first.lsn) / steps,
+    wal: (await bytesOfRecords(own, first, last)) / steps,
     cut,
   };
 }
@@ -107,6 +116,7 @@ try {
   // The other driver: reading the counts is no query of the system.
   const own = new (driver(other).Client)({ connectionString: url });
   await own.connect();
+  await own.query("create extension if not exists pg_walinspect");
   process.on("message", (order: Order) => {
     void measure(system, own, order).then(
       (measured) => say({ kind: "measured", measured }),

@@ -1,7 +1,7 @@
 /** The runner's arithmetic: what is a median, when a bar is met, what a script reads. No benchmark runs here. */
 import assert from "node:assert/strict";
 import { atMost, lastLine, median, quantile, rotated, unevenness } from "../arithmetic.ts";
-import { barsOf, CELLS, cellName, type Figures, figuresOf, type Results, tableOf } from "../step.ts";
+import { barsOf, CELLS, cellName, diskBarsOf, type Figures, figuresOf, type Results, tableOf } from "../step.ts";
 
 describe("the arithmetic of a benchmark", () => {
   it("takes the middle of the values, whatever their order, and half way between two", () => {
@@ -99,6 +99,27 @@ describe("the benchmark step", () => {
         ]),
       }),
       ["commits of 2 effectful calls", "commits of 5 effectful calls"],
+    );
+  });
+
+  it("is held, on a slow disk, against the best of the peers that were measured there", () => {
+    const own = everywhere(figures({ p50: 2.5 }));
+    own.set("50 steps, 16 KiB", figures({ p50: 2.6 }));
+    const gone = new Map<string, Figures>();
+    const bars = diskBarsOf(results({ systems: new Map([...results().systems, ["pawl", own], ["gone", gone]]) }));
+    assert.deepEqual(
+      bars.map(({ name, ok }) => [name, ok]),
+      [
+        ["p50 ÷ best peer, 50 steps, 1 KiB", true],
+        ["p50 ÷ best peer, 200 steps, 1 KiB", true],
+        ["p50 ÷ best peer, 50 steps, 16 KiB", false],
+        ["p50 ÷ best peer, 200 steps, 16 KiB", true],
+      ],
+    );
+    const alone = results({ systems: new Map([["pawl", own]]) });
+    assert.ok(
+      diskBarsOf(alone).every(({ ok }) => !ok),
+      "without a peer no bar is met",
     );
   });
 
