@@ -21,6 +21,7 @@ import { giveBack, type Wait } from "./giving-back.ts";
 import { HeldLease } from "./lease.ts";
 import type { ServerSessions } from "./ports.ts";
 import { MAX_BARRED, timesBarred } from "./provenance.ts";
+import { beginReconciling } from "./reconciling.ts";
 import { sendReply } from "./record.ts";
 import { think } from "./think.ts";
 import { Left, Turn } from "./turn.ts";
@@ -54,6 +55,7 @@ export async function driveRun(
     const tools = await turnTools(deps, sessions, { run, agent, lease, shutdown });
     if (tools.kind === "waiting") return await giveBack(deps, lease, tools.wait);
     turn = new Turn(run, agent, tools.toolset, lease, deps.clock);
+    await beginReconciling(deps, turn);
     await loop(deps, turn, shutdown);
   } catch (error) {
     if (turn !== undefined) await abandon(deps, turn);

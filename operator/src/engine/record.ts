@@ -113,6 +113,7 @@ export async function record(deps: EngineDeps, turn: Turn, step: Recorded): Prom
   turn.attempts = 0;
   turn.steps.push({ ordinal, response: step.stored, resumed: step.modelCall && turn.resuming });
   turn.interrupted = false;
+  if (step.modelCall && turn.reconciling !== undefined) turn.reconciling = { ...turn.reconciling, isKept: true };
   turn.saw(step.calls);
   turn.calls.push(...step.calls.map((call) => ({ gate: "none" as const, ...call, ordinal })));
   turn.modelCalls += step.modelCall ? 1 : 0;

@@ -33,6 +33,8 @@ export type RequestFacts = {
   /** It asked for the last words of a turn. */
   readonly lastWords?: true;
   readonly finishReason: string | null;
+  /** Of the first step alone: the note that every request of the turn begins with. */
+  readonly reconciling?: string;
   readonly rows: RowRange;
 };
 
@@ -54,6 +56,7 @@ export function requestFacts(
     ...(turn.resuming ? { resumed: true } : {}),
     ...(closing === undefined ? {} : { lastWords: true }),
     finishReason,
+    ...(turn.reconciling?.isKept === false ? { reconciling: turn.reconciling.text } : {}),
     rows: {
       ...earlierOf(turn),
       messages: turn.run.triggers.map((trigger) => trigger.seq),

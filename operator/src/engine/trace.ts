@@ -5,6 +5,7 @@
 import { z } from "zod";
 import type { Runner } from "#ledger/database.ts";
 import { readRun, type RunRecord } from "#ledger/reads.ts";
+import { readReconcileNote } from "#ledger/reconcile.ts";
 import { readStory } from "#ledger/story.ts";
 import { readHistoryThrough, readRequests, type StoredRequest } from "#ledger/trace.ts";
 import type { CompactionLevel } from "#rules/compaction.ts";
@@ -111,6 +112,7 @@ async function rebuilt(db: Runner, run: RunRecord, step: StoredRequest, kept: Fa
       .map(({ ordinal, response, resumed }) => ({ ordinal, response: response as StoredResponse, resumed })),
     resuming: kept.resumed,
     closing: kept.lastWords ? "exhausted" : undefined,
+    reconciling: run.reconciles === null ? undefined : ((await readReconcileNote(db, run.id)) ?? undefined),
     calls: run.calls.filter(({ ordinal }) => ordinal < step.ordinal),
   });
   const request = { model: kept.model, baseURL: kept.baseURL, maxOutputTokens: kept.maxOutputTokens, messages, tools };

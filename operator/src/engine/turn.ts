@@ -30,6 +30,8 @@ export function requestMessages(
 
 export class Turn {
   readonly run: RunRecord;
+  /** The note about the earlier turn that this one puts right; kept: a recorded step says it. */
+  reconciling: { readonly text: string; readonly isKept: boolean } | undefined;
   readonly agent: AgentSpec;
   readonly toolset: Toolset;
   /** Those that the model may call. */
@@ -134,6 +136,7 @@ export class Turn {
       compaction: this.compaction,
       toolsOffered: this.tools.size > 0 && closing === undefined,
       closing,
+      reconciling: this.reconciling?.text,
       earlier: this.earlier,
       triggers: this.run.triggers,
       steps: this.steps,

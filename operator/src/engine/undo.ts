@@ -38,7 +38,7 @@ export async function undoing(
   const open = STATES[write.state];
   if (open !== undefined) return refused(open);
   if (!resumed && write.undo !== null) return undone(write.undo);
-  return fill(turn, write);
+  return undoOf(turn, write);
 }
 
 function undone(undo: NonNullable<EffectWithCall["undo"]>): Undoing {
@@ -47,7 +47,11 @@ function undone(undo: NonNullable<EffectWithCall["undo"]>): Undoing {
     : { kind: "open", effectId: undo.id };
 }
 
-function fill(turn: Turn, write: EffectWithCall): Undoing {
+/** What an undo of a write that took place would send. */
+export function undoOf(
+  turn: Turn,
+  write: Pick<EffectWithCall, "id" | "tool" | "args" | "target" | "receipt">,
+): Undoing {
   const compensation = turn.toolset.all.get(write.tool)?.compensate;
   if (compensation === undefined) return refused(`the Agent declares no way to undo ${write.tool}.`);
   const tool = turn.tools.get(compensation.tool);

@@ -12,6 +12,7 @@ const readRunStatement = statement({
     id: "uuid",
     conversation_id: "uuid",
     request_id: "uuid",
+    reconciles: "uuid?",
     agent_id: "uuid",
     connector: "text",
     conversation_key: "text",
@@ -36,7 +37,10 @@ const readRunStatement = statement({
     worked_ms: "int8",
   },
   text: `
-    select r.id, r.conversation_id, r.request_id, r.agent_id, c.connector, c.ext_key as conversation_key, a.namespace, a.name as agent_name, a.suspended,
+    select r.id, r.conversation_id, r.request_id,
+           (select q.reconciles from runs x join logical_requests q on q.id = x.request_id
+            where x.id = any (r.inherits || r.id) and q.reconciles is not null limit 1) as reconciles,
+           r.agent_id, c.connector, c.ext_key as conversation_key, a.namespace, a.name as agent_name, a.suspended,
            g.spec, r.slice, r.status, r.next_ordinal, r.attempts, r.amend_seq, r.stop_requested_at is not null as stop, r.interrupted,
            r.committed_at is not null as committed, r.reply_at is not null as replied,
            r.model_calls, r.tool_calls, r.input_tokens, r.output_tokens, r.spent_micros,
@@ -196,6 +200,8 @@ export type RunRecord = {
   readonly id: string;
   readonly conversationId: string;
   readonly requestId: string;
+  /** The earlier request whose effects it puts right. */
+  readonly reconciles: string | null;
   readonly agentId: string;
   readonly connector: string;
   readonly conversationKey: string;
@@ -258,6 +264,7 @@ export async function readRun(db: Runner, runId: string): Promise<RunRecord> {
     id: run.id,
     conversationId: run.conversation_id,
     requestId: run.request_id,
+    reconciles: run.reconciles,
     agentId: run.agent_id,
     connector: run.connector,
     conversationKey: run.conversation_key,

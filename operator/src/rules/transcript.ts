@@ -67,6 +67,8 @@ export type TranscriptInput = {
     readonly outcome: string | null;
     readonly result: string | null;
   }[];
+  /** What an earlier turn had changed when a message of this one came too late for it (`reconcile.ts`). */
+  readonly reconciling?: string | undefined;
   /** The request of the closing call: without tools, and with one instruction at its end. */
   readonly closing?: "exhausted" | undefined;
 };
@@ -261,6 +263,7 @@ export function transcript(rows: TranscriptInput): TranscriptMessage[] {
   return merged([
     { role: "system", content: system(rows) },
     ...history(rows),
+    ...(rows.reconciling === undefined ? [] : [{ role: "user", content: rows.reconciling } as const]),
     ...rows.triggers.map(labelled),
     ...rows.steps.flatMap(({ ordinal, response, resumed }) => [
       ...(resumed ? [RESUME] : []),

@@ -97,6 +97,8 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   release_leadership: "controller's leadership, a hint",
   close_gate: "only when an endpoint refuses for now; engine tests",
   record_classification: "append only, said again after a lost reply; engine tests",
+  read_reconciled: "only in a turn that puts another one right, read only; engine tests",
+  read_reconcile_note: "only in a turn that puts another one right, read only; engine tests",
   read_result: "a tool's read; engine tests",
   read_built_on: "a tool's read; engine tests",
   read_before: "a tool's read; engine tests",
