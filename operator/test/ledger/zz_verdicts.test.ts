@@ -19,6 +19,7 @@ const DECLARED: Readonly<Record<string, string>> = {
   forget_by_person: "already forgotten unknown_memory",
   hold_leadership: "held missing standby taken",
   claim_run: "again claimed none",
+  claim_undecided: "claimed",
   renew_lease: "ended lost renewed",
   release_lease: "already ended fenced released",
   ingest_event: "again answers duplicate folded new_run observed queued stops undecided",
