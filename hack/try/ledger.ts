@@ -91,7 +91,7 @@ export class Ledger {
 
   /** What is told to somebody whose message got less than its agent's settings ask for; null: nothing, or not yet. */
   async downgrade(manifest: KubeObject): Promise<string | null> {
-    return downgradeOf(await this.mirror(manifest))?.message ?? null;
+    return downgradeOf(await this.mirror(manifest));
   }
 
   /** As a Decision of this person about what the Run waits for. */

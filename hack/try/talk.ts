@@ -59,6 +59,11 @@ export async function corrections(cast: Cast): Promise<void> {
   stage.line("a worker has begun the turn, the model is thinking about it");
   for (const name of names) await say(cast, name);
   await until("the restart", async () => ((await ledger.mirror(order)).restarts > 0 ? true : undefined));
+  for (const name of names) {
+    await until(`what becomes of ${name}`, async () =>
+      (await ledger.mirror(manifestOf(name))).run_id === null ? undefined : true,
+    );
+  }
   expect("requests at the inn before the restart", (await requestsOf(cast, "inn-1")).length, 0);
   stage.line("the first one restarts the turn; the others come before it has begun anew, and are taken in:");
   await showRuns(cast, ["inn-1", ...names]);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { playTry, type TryResult } from "./play.ts";
-import { SHOPS } from "./shops.ts";
+import { INN, SHOPS } from "./shops.ts";
 
 const LEDGER_KILLS = 2;
 
@@ -59,6 +59,40 @@ describe("the try, unattended", function () {
   it("sends once and says that it does not know, where the shop honours no key", () => {
     const { tally, seen: counted } = seen("west");
     assert.deepEqual([tally.confirmed, tally.unknown, counted.requests, counted.writes], [0, 1, 1, 1]);
+  });
+
+  const atTheInn = (order: string) =>
+    (result.witness as { method: string; path: string; outcome: string; bodyPreview: string }[]).filter(
+      ({ path, bodyPreview }) => path === INN && bodyPreview.includes(`"${order}"`),
+    );
+
+  it("makes one untouched turn of three corrections in a row: one restart, and one write, of what was said last", () => {
+    assert.deepEqual(
+      atTheInn("inn-1").map(({ method, outcome, bodyPreview }) => [method, outcome, JSON.parse(bodyPreview).pots]),
+      [["POST", "write", 3]],
+    );
+    const text = said.join("\n");
+    assert.match(text, /inn-1 +(Queued|Running) +Yes +restarted once for newer messages, nothing had been changed/);
+    for (const name of ["two", "tea", "three"]) assert.match(text, new RegExp(`inn-1-${name} +Folded`));
+    assert.match(text, /→ (Run inn-1-two: )?the turn is restarted for this message: nothing had been changed/);
+  });
+
+  it("tells that a correction after the write is too late, and undoes it next, after somebody else has approved", () => {
+    const text = said.join("\n");
+    assert.match(text, /alice is told: Too late to restart: \S+ was changed already\. I put it right next: undo /);
+    const [refused, approved, undone] = [
+      /alice approves: Refused, RequesterMayNotApprove/,
+      /bob approves: Applied, Approved/,
+      /undoes effect [0-9a-f-]{36}/,
+    ].map((words) => text.search(words)) as [number, number, number];
+    assert.ok(refused > 0 && refused < approved && approved < undone, `${refused} ${approved} ${undone}`);
+    assert.deepEqual(
+      atTheInn("inn-2").map(({ method, outcome }) => [method, outcome]),
+      [
+        ["POST", "write"],
+        ["DELETE", "write"],
+      ],
+    );
   });
 
   it("counts each kill", () => {

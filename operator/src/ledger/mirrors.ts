@@ -76,7 +76,7 @@ const MIRROR_SELECT = `
     u.ahead, u.agent_held, u.agent_runs, u.install_held,
     o.event_id as opening_event, o.object_name as answered_by, j.role, case when n.event_id is not null then
       jsonb_build_object('relation', n.relation, 'asked', n.asked, 'done', n.done, 'reason', n.reason,
-        'here', coalesce(n.run_id = r.id or n.run_id = any (r.inherits), false)) end as own_interrupt,
+        'here', coalesce(n.run_id = r.id or n.run_id = any (r.inherits), false), 'changed', g.changed) end as own_interrupt,
     coalesce(h.restarts, 0) as restarts, v.superseded_by, case when r.live then r.due_at end as due_at,
     coalesce(o.triggers, 0) as triggers, o.actors,
     r.id as run_id, r.request_id, r.status, r.shape, r.reason, r.message, r.version, r.lease_owner, r.streamed,
@@ -89,6 +89,12 @@ const MIRROR_SELECT = `
     pawl_now() as now
   from run_keys k join message_events e on e.id = k.event_id join conversations c on c.id = e.conversation_id
   left join interrupts n on n.event_id = e.id -- what was decided about this message itself
+  left join lateral ( -- what the turn that it met had changed, and can have undone
+    select jsonb_agg(jsonb_build_object('target', f.target, 'undoable', exists (select from runs m join agent_generations d
+               on d.agent_id = m.agent_id and d.generation = m.agent_generation, jsonb_array_elements(d.spec #> '{tools,effects}') said
+             where m.id = n.run_id and said ->> 'tool' = t.tool and said ? 'compensate')) order by f.dispatched_at) as changed
+    from commitment_effects f join tool_calls t on t.id = f.call_id
+    where f.run_id = n.run_id and f.kind <> 'reply' and f.state in ('confirmed', 'unknown')) g on n.reason = 'Committed'
   left join lateral (select coalesce(e.run_id, (select s.run_id from run_triggers s join runs z on z.id = s.run_id
       where s.event_id = e.id order by z.queued_at desc limit 1), case when e.state = 'applied' then n.run_id end) as id) b on true
   left join runs r on r.id = b.id

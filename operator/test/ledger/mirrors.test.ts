@@ -80,6 +80,7 @@ describe("Runs that meet a conversation at work", () => {
       done: "preempted",
       reason: "Buffering",
       here: true,
+      changed: null,
     });
     assert.deepEqual([one.own_interrupt, one.interrupts_total], [null, 1]);
     const third = await say("third", "And milk.");
@@ -105,6 +106,7 @@ describe("Runs that meet a conversation at work", () => {
       done: "reconcile",
       reason: "Committed",
       here: false,
+      changed: [{ target: call.target, undoable: false }],
     });
     const changed = await listChangedMirrors(ledger.db, since);
     assert.ok(
