@@ -94,7 +94,7 @@ const MIRROR_SELECT = `
                on d.agent_id = m.agent_id and d.generation = m.agent_generation, jsonb_array_elements(d.spec #> '{tools,effects}') said
              where m.id = n.run_id and said ->> 'tool' = t.tool and said ? 'compensate')) order by f.dispatched_at) as changed
     from commitment_effects f join tool_calls t on t.id = f.call_id
-    where f.run_id = n.run_id and f.kind <> 'reply' and f.state in ('confirmed', 'unknown')) g on n.reason = 'Committed'
+    where f.run_id = n.run_id and f.kind <> 'reply' and f.state <> 'failed') g on n.reason = 'Committed'
   left join lateral (select coalesce(e.run_id, (select s.run_id from run_triggers s join runs z on z.id = s.run_id
       where s.event_id = e.id order by z.queued_at desc limit 1), case when e.state = 'applied' then n.run_id end) as id) b on true
   left join runs r on r.id = b.id
