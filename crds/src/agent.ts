@@ -321,7 +321,7 @@ export const agentSpec = object(
     access: access.optional(),
     approvals: approvals.optional(),
     answerWithin: duration(
-      `How long a run waits for a person before it ends. Default ${D.answerWithin}. ${NOT_YET}`,
+      `How long a question (tool ask_user) waits for an answer before its run ends. Default ${D.answerWithin}.`,
     ).optional(),
     interrupt: interrupt.optional(),
     budgets: budgets(

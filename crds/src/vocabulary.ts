@@ -117,8 +117,8 @@ export type DecisionState = (typeof DECISION_STATES)[number];
 
 /** Why, by state. */
 export const DECISION_REASONS = {
-  Applied: ["Approved", "Rejected", "Landed", "NotLanded"],
-  Late: ["AlreadyDecided", "Expired", "TurnEnded", "AlreadySettled"],
+  Applied: ["Approved", "Rejected", "Answered", "Landed", "NotLanded"],
+  Late: ["AlreadyDecided", "AlreadyAnswered", "Expired", "TurnEnded", "AlreadySettled"],
   Refused: [
     "HashDiffers",
     "RequesterMayNotApprove",

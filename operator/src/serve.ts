@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { v7 as uuidv7 } from "uuid";
 import { startControllers } from "#controllers/start.ts";
 import type { EngineDeps, EngineSettings } from "#engine/deps.ts";
+import { asRows } from "#engine/emissions.ts";
 import type { Credentials } from "#engine/ports.ts";
 import { readEndpoint } from "#engine/agent.ts";
 import { Classifier } from "#engine/classify.ts";
@@ -136,6 +137,7 @@ function workerDeps({ config, db, log, metrics, credentials, redaction, model }:
     model,
     tools: toolRegistry([calculate, { ...http, timeLimitMs: config.httpTimeoutMs }]),
     servers: mcpServers({ clock: systemClock, dialer, credentials, callMs: config.mcpTimeoutMs }),
+    outbound: asRows,
     credentials,
     redaction,
     clock: systemClock,

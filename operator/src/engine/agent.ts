@@ -1,13 +1,14 @@
 /** What the engine reads of an Agent's stored spec. The controller validated it; this only names what is used here. */
 import { z } from "zod";
 import {
+  ANSWER_WITHIN_MS,
   APPROVAL_EXPIRES_MS,
   DEFAULT_CONTEXT_TOKENS,
   DEFAULT_ITERATIONS,
   DEFAULT_MODEL_CALLS,
   DEFAULT_TOOL_CALLS,
   DEFAULT_WALL_CLOCK_MS,
-  MAX_APPROVAL_EXPIRES_MS,
+  MAX_WAIT_FOR_PERSON_MS,
 } from "#rules/limits.ts";
 import { durationMs } from "#rules/duration.ts";
 import { PawlError } from "#rules/errors.ts";
@@ -87,6 +88,7 @@ const spec = z.object({
     })
     .prefault({}),
   approvals: approvals.default({}),
+  answerWithin: z.string().optional(),
   budgets: budgets.default({}),
 });
 
@@ -122,6 +124,8 @@ export type AgentSpec = {
   /** Globs over tools whose calls wait for a person. */
   readonly requireApproval: readonly string[];
   readonly approvals: Approvals;
+  /** How long a question waits for an answer. */
+  readonly answerWithinMs: number;
   readonly budgets: Budgets;
   /** So often a request is begun anew, or its answer kept back, for newer input; then it answers. */
   readonly maxInterruptions: number;
@@ -161,6 +165,7 @@ export function readAgentSpec(stored: unknown, slice: unknown = {}): AgentSpec {
     })),
     requireApproval: tools.requireApproval,
     approvals: toApprovals(parsed.data.approvals),
+    answerWithinMs: waits(parsed.data.answerWithin, ANSWER_WITHIN_MS),
     budgets: {
       iterations: lower(own.iterations ?? DEFAULT_ITERATIONS, asked.data.iterations),
       modelCalls: lower(own.modelCalls ?? DEFAULT_MODEL_CALLS, asked.data.modelCalls),
@@ -201,13 +206,15 @@ function toDeclaration(said: z.infer<typeof effect>): EffectDeclaration {
 const memoryAudience = (said: "Conversation" | "Agent" | undefined): AgentSpec["memoryAudience"] =>
   said === undefined ? null : said === "Agent" ? "agent" : "conversation";
 
-/** Its schema takes any span; one that is no time at all, or outlives everybody, is the nearest one that is. */
+/** The schema takes any span; one that is no time at all, or outlives everybody, is the nearest one that is. */
+const waits = (given: string | undefined, otherwise: number): number =>
+  Math.min(Math.max(span(given) ?? otherwise, 1), MAX_WAIT_FOR_PERSON_MS);
+
 function toApprovals(given: z.infer<typeof approvals>): Approvals {
-  const asked = given.expiresAfter === undefined ? undefined : durationMs(given.expiresAfter);
   return {
     approvers: given.approvers ?? null,
     requesterMayApprove: given.requesterMayApprove ?? false,
-    expiresMs: Math.min(Math.max(asked ?? APPROVAL_EXPIRES_MS, 1), MAX_APPROVAL_EXPIRES_MS),
+    expiresMs: waits(given.expiresAfter, APPROVAL_EXPIRES_MS),
   };
 }
 

@@ -16,11 +16,13 @@ import { type Action, actionOf } from "./action.ts";
 import { gated } from "./approval.ts";
 import type { EngineDeps } from "./deps.ts";
 import { type Crossing, cross, type Dispatch, prepareCrossing, send, settle } from "./dispatch.ts";
+import { asksPeople } from "./builtin/ask.ts";
 import { readsOwnStore } from "./builtin/memory.ts";
 import { isStoreVerb, OwnWrites, type StoreVerb } from "./own-store.ts";
 import type { Tool, ToolOutcome } from "./ports.ts";
 import { Settler } from "./settle.ts";
 import { restsOn, sourced } from "./provenance.ts";
+import { ask, barredQuestion, behindQuestion, NOT_ASKED } from "./question.ts";
 import { Left, type Turn, type TurnCall } from "./turn.ts";
 import { undoing } from "./undo.ts";
 import { UNDO } from "./undo-tool.ts";
@@ -67,7 +69,9 @@ class Collector {
   }
 
   async run(): Promise<void> {
-    for (const call of this.turn.openCalls) {
+    const open = this.turn.openCalls;
+    this.results.push(...behindQuestion(this.turn));
+    for (const call of open.slice(0, open.length - this.results.length)) {
       if (call.class === "reply") continue;
       if (this.own.waiting && readsOwnStore(this.turn.tools.get(call.tool))) await this.commitResults();
       const result = await this.one(call); // may have committed those before it
@@ -97,6 +101,7 @@ class Collector {
     if (tool === undefined) return { id: call.id, outcome: "rejected", result: NOT_RUN.gone };
     const refused = call.gate === "none" ? null : await this.gated(call);
     if (refused !== null) return refused;
+    if (asksPeople(tool)) return this.question(call);
     if (call.tool === UNDO) return this.undo(call);
     if (isStoreVerb(tool)) return this.durable(call, tool);
     return crosses(call) ? this.effectful(call, actionOf(call, tool)) : this.pure(call, tool);
@@ -125,6 +130,28 @@ class Collector {
   async gated(call: TurnCall): Promise<CallResult | null> {
     if (this.results.length > 0) await this.commitResults();
     return gated(this.deps, this.turn, call);
+  }
+
+  /** Comes back when nobody is asked, or nobody has answered. */
+  async question(call: TurnCall): Promise<CallResult> {
+    if (this.results.length > 0 || this.prior !== undefined) await this.commitResults();
+    const why = barredQuestion(this.turn);
+    if (why !== null) return { id: call.id, outcome: "skipped", result: why };
+    for (let held = 0; ; held += HOLD_LOOK_MS) {
+      const asked = await ask(this.deps, this.turn, call);
+      switch (asked) {
+        case "expired":
+          return { id: call.id, outcome: "cancelled", result: NOT_ASKED.unanswered };
+        case "stopping":
+          this.turn.stop = true;
+          return { id: call.id, outcome: "cancelled", result: NOT_RUN.stopped };
+        case "newer_input":
+          return { id: call.id, outcome: "skipped", result: NOT_RUN.newer };
+        case "hold":
+          if (held >= MAX_HOLD_MS) return { id: call.id, outcome: "skipped", result: NOT_RUN.newer };
+          await this.wait(HOLD_LOOK_MS);
+      }
+    }
   }
 
   stopping(): boolean {

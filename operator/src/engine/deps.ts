@@ -2,7 +2,7 @@
 import type { Database } from "#ledger/database.ts";
 import type { afterFailure } from "#rules/retry.ts";
 import type { Judge } from "./judge.ts";
-import type { Clock, Credentials, ModelEndpoint, ModelPort, Tool, ToolServers } from "./ports.ts";
+import type { Clock, Credentials, ModelEndpoint, ModelPort, Outbound, Tool, ToolServers } from "./ports.ts";
 import type { Redaction } from "./redaction.ts";
 import type { Signals } from "./signals.ts";
 
@@ -50,6 +50,8 @@ export type EngineDeps = {
   readonly tools: ReadonlyMap<string, Tool>;
   /** Servers elsewhere whose tools an Agent may name. */
   readonly servers: ToolServers;
+  /** Where questions and notices are said. */
+  readonly outbound: Outbound;
   /** Wrapped by `redaction`, so that what it finds is known there. */
   readonly credentials: Credentials;
   /** Takes secrets out of everything that is stored or logged. */

@@ -21,6 +21,7 @@ import { giveBack, type Wait } from "./giving-back.ts";
 import { HeldLease } from "./lease.ts";
 import type { ServerSessions } from "./ports.ts";
 import { MAX_BARRED, timesBarred } from "./provenance.ts";
+import { closeUnanswered, unanswered } from "./question.ts";
 import { beginReconciling } from "./reconciling.ts";
 import { sendReply } from "./record.ts";
 import { think } from "./think.ts";
@@ -170,6 +171,11 @@ async function loop(deps: EngineDeps, turn: Turn, shutdown: AbortSignal): Promis
     }
     if (turn.stop) {
       await closeWith(deps, turn, "stopped");
+      continue;
+    }
+    const needed = unanswered(turn);
+    if (needed !== null) {
+      await closeUnanswered(deps, turn, needed);
       continue;
     }
     if (exhaustedBudget(turn) !== null) {

@@ -28,7 +28,7 @@ async function effectsOf(deps: EngineDeps, turn: Turn): Promise<DoneEffect[]> {
 
 /**
  * An end without an answer of the model's says so once, in a reply of its own. `spent`: a closing call that was made
- * and said nothing of use.
+ * and said nothing of use. `question`: the one that nobody answered.
  */
 export async function closeWith(
   deps: EngineDeps,
@@ -36,8 +36,9 @@ export async function closeWith(
   why: Closing,
   ending?: StoredResponse["ending"],
   spent?: { request: ModelRequest; response: Taken },
+  question?: string,
 ): Promise<void> {
-  const text = closing(why, await effectsOf(deps, turn), ending?.reason);
+  const text = closing(why, await effectsOf(deps, turn), question ?? ending?.reason);
   const call = replyCall(text, deps.newId);
   const stored: StoredResponse = {
     text,

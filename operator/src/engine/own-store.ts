@@ -10,6 +10,7 @@ import { EFFECTS, type EffectKind } from "#rules/effects.ts";
 import { MAX_RESULT } from "#rules/limits.ts";
 import type { Evidence } from "#rules/provenance.ts";
 import { bounded } from "#rules/text.ts";
+import { asksPeople } from "./builtin/ask.ts";
 import type { CallRun, Tool } from "./ports.ts";
 import { Left } from "./turn.ts";
 
@@ -35,9 +36,10 @@ export interface StoreVerb extends Tool {
 
 export const isStoreVerb = (tool: Tool): tool is StoreVerb => "prepare" in tool;
 
-/** A tool's own word about a call. That it stays within Pawl's store is believed of verbs of that store only. */
+/** A tool's own word about a call. That it stays within Pawl's store is believed of verbs of that store and of questions only. */
 export function ownKind(tool: Tool, args: Readonly<Record<string, unknown>>): EffectKind {
   if (isStoreVerb(tool)) return "store.verb";
+  if (asksPeople(tool)) return "harness.call";
   const own = tool.effect(args);
   return EFFECTS[own].class === "internal_durable" ? "tool.effect" : own;
 }

@@ -184,6 +184,28 @@ export type ToolOutcome =
   /** Sent, or perhaps sent, and no conclusive answer. */
   | { readonly kind: "unknown"; readonly observation: string };
 
+/** Something that is said outside besides the answer. */
+export type OutboundMessage = {
+  readonly conversation: { readonly id: string; readonly connector: string; readonly key: string };
+  readonly request: string;
+  readonly kind: "ack" | "question" | "progress" | "notice";
+  readonly sequence: number;
+  readonly text: string;
+  /** The same for whoever says it: an idempotency key, where the receiver honours one. */
+  readonly key: string;
+};
+
+export type Posted =
+  | { readonly kind: "landed"; readonly receipt?: Readonly<Record<string, unknown>> }
+  /** Provably not there: refused, or no byte left. */
+  | { readonly kind: "failed"; readonly why: string }
+  | { readonly kind: "unknown"; readonly why: string };
+
+export interface Outbound {
+  /** One attempt. It is asked once for each message and never again, whatever came of it. */
+  post(message: OutboundMessage, signal: AbortSignal): Promise<Posted>;
+}
+
 export type ParsedArguments =
   | { readonly ok: true; readonly value: Readonly<Record<string, unknown>> }
   | { readonly ok: false; readonly message: string };

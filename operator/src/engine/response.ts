@@ -18,6 +18,7 @@ import { bounded, head, storable } from "#rules/text.ts";
 import { callName } from "#rules/transcript.ts";
 import { boundedTarget, readArguments } from "./arguments.ts";
 import { canonicalHash } from "./canonical.ts";
+import { asksPeople } from "./builtin/ask.ts";
 import { ownKind } from "./own-store.ts";
 import type { CallRun, ModelCall, ModelOutcome, ModelUsage, Tool } from "./ports.ts";
 import { provenanceOf } from "./provenance.ts";
@@ -154,7 +155,13 @@ function rejected(call: ModelCall, idx: number, refusal: string, newId: () => st
   };
 }
 
-/** The journal's classes; what is additive or a harness call never comes from a model's response here. */
+/** To ask a person nobody has to be asked. */
+function gateOf(tool: Tool, requireApproval: readonly string[]): "open" | "none" {
+  if (asksPeople(tool)) return "none";
+  return [tool.name, ...(tool.standsFor ?? [])].some((name) => matchesAny(requireApproval, name)) ? "open" : "none";
+}
+
+/** The journal's classes; what is additive never comes from a model's response here. */
 function accepted(
   call: ModelCall,
   idx: number,
@@ -173,9 +180,7 @@ function accepted(
     args: judged.args,
     argsHash: canonicalHash({ tool: judged.tool.name, args: judged.args }),
     target: changes ? boundedTarget(judged.tool.target(judged.args)) : null,
-    gate: [judged.tool.name, ...(judged.tool.standsFor ?? [])].some((name) => matchesAny(requireApproval, name))
-      ? "open"
-      : "none",
+    gate: gateOf(judged.tool, requireApproval),
     outcome: null,
     result: null,
   };

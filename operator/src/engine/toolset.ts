@@ -1,7 +1,8 @@
 /** The tools of one turn: what its Agent names of what there is, in the Agent's order (prompt caches like it). */
 import { isAllowed, placeOf } from "#rules/place.ts";
 import type { AgentSpec } from "./agent.ts";
-import { BUILT_IN, builtIn } from "./builtin/memory.ts";
+import { BUILT_IN, builtIn } from "./builtin/all.ts";
+import { asksPeople } from "./builtin/ask.ts";
 import { declared } from "./declared.ts";
 import type { EngineDeps } from "./deps.ts";
 import { OWN_READS, ownReads } from "./own-reads.ts";
@@ -20,12 +21,12 @@ export type Toolset = {
 
 const byName = (tools: readonly Tool[]): ReadonlyMap<string, Tool> => new Map(tools.map((tool) => [tool.name, tool]));
 
-/** The built-in tools that the Agent names, as it declares them. What it says about a verb of the store changes nothing. */
+/** The built-in tools that the Agent names, as it declares them. What it says about a verb of the store or a question changes nothing. */
 export function builtinTools(deps: Offering, agent: AgentSpec): Tool[] {
   const own = builtIn(deps, agent);
   return agent.tools.flatMap((name) => {
     const tool = own.get(name) ?? deps.tools.get(name);
-    if (tool === undefined || isStoreVerb(tool)) return tool ?? [];
+    if (tool === undefined || isStoreVerb(tool) || asksPeople(tool)) return tool ?? [];
     const said = agent.effects.find((effect) => effect.tool === name);
     return [declared(tool, said)];
   });
@@ -38,8 +39,10 @@ export function toolsetOf(
   connector: string,
 ): Toolset {
   const place = placeOf(connector);
-  // What a verb of the store writes are arguments, which were looked at before.
-  const tools = declaredTools.map((tool) => (isStoreVerb(tool) ? tool : deps.redaction.covering(tool)));
+  // What a verb of the store writes or a question asks are arguments, which were looked at before.
+  const tools = declaredTools.map((tool) =>
+    isStoreVerb(tool) || asksPeople(tool) ? tool : deps.redaction.covering(tool),
+  );
   const allowed = tools.filter((tool) => isAllowed(agent.places, place, tool.name));
   // The undoing tool has to be one that the model may call: `undo` is no way around a rule.
   const undoing = allowed.flatMap(({ compensate }) => allowed.filter((tool) => tool.name === compensate?.tool));

@@ -1,6 +1,6 @@
 /** A turn in the hands of one worker: the rows read back, kept in step with every commit that this worker makes. */
 import { evidenceIn, type Provenance } from "#ledger/evidence.ts";
-import type { EarlierTurn, RecordedEffect, RunRecord } from "#ledger/reads.ts";
+import type { EarlierTurn, RecordedEffect, RunRecord, TriggerRow } from "#ledger/reads.ts";
 import type { CallGate, CallResult, CallRow, Committed } from "#ledger/steps.ts";
 import type { CompactionLevel } from "#rules/compaction.ts";
 import type { Evidence } from "#rules/provenance.ts";
@@ -22,10 +22,15 @@ export type TurnCall = CallRow & { readonly ordinal: number; readonly gate: Call
 
 /** The messages of a request: the one way from rows to them, for a turn that runs and for whoever rebuilds one. */
 export function requestMessages(
-  rows: Omit<TranscriptInput, "instructions" | "contextTokens"> & { readonly agent: AgentSpec },
+  rows: Omit<TranscriptInput, "instructions" | "contextTokens" | "triggers"> & {
+    readonly agent: AgentSpec;
+    readonly triggers: readonly Pick<TriggerRow, "actor" | "text" | "role">[];
+  },
 ): TranscriptMessage[] {
   const { agent, ...rest } = rows;
-  return transcript({ ...rest, instructions: agent.instructions, contextTokens: agent.contextTokens });
+  // The answer to a question is the result of that call already.
+  const triggers = rows.triggers.filter(({ role }) => role !== "answer");
+  return transcript({ ...rest, triggers, instructions: agent.instructions, contextTokens: agent.contextTokens });
 }
 
 export class Turn {

@@ -27,7 +27,7 @@ const parkForApprovalStatement = statement({
   // `expires_at` is of a row that nobody changes but in its state, and its state is the call's gate, which is locked.
   text: `
     with locked as (
-      select r.id, r.root_id, r.live, r.lease_token, r.lease_owner, r.lease_until, r.last_nonce, c.id as call_id, c.gate,
+      select r.id, r.root_id, r.live, r.lease_token, r.lease_owner, r.lease_until, r.last_nonce, r.stop_requested_at, c.id as call_id, c.gate,
              (select a.expires_at from approvals a where a.call_id = c.id) as expires_at, pawl_now() as at
       from runs r join tool_calls c on c.run_id = r.id and c.id = :call
       where r.id = :run for no key update of r, c),
@@ -55,8 +55,10 @@ const parkForApprovalStatement = statement({
       update tool_calls c set gate = 'expired' from verdict v where c.id = v.call_id and v.verdict = 'expired'),
     parked as (
       update runs r set${givesLeaseWhen("v.verdict = 'parked'")},
-             due_at = case when v.verdict = 'parked' then coalesce(v.expires_at, v.at + :expires_ms * interval '1 ms') end,
+             due_at = case when v.verdict = 'parked' then case -- one that was told to stop has nothing to wait for
+                        when v.stop_requested_at is not null then v.at else coalesce(v.expires_at, v.at + :expires_ms * interval '1 ms') end end,
              status = case when v.verdict = 'parked' then 'awaiting_tool' else r.status end,
+             parked_at = case when v.verdict = 'parked' then v.at else r.parked_at end,
              reason = case when v.verdict = 'parked' then 'WaitingForApproval' end,
              message = case when v.verdict = 'parked' then :message end,
              last_nonce = case when v.verdict = 'parked' then :nonce else r.last_nonce end,

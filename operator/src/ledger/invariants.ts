@@ -115,6 +115,25 @@ export const INVARIANTS: readonly { name: string; statement: Statement<Record<ne
     `select request_id::text as offender from commitment_effects where kind = 'reply' group by request_id, part having count(*) > 1`,
   ),
   invariant(
+    "i7_a_run_that_waits_for_an_answer_has_asked",
+    `select r.id::text as offender from runs r where r.status = 'awaiting_input'
+       and not exists (select from questions q join tool_calls c on c.id = q.call_id where q.run_id = r.id and q.state = 'open' and c.outcome is null)
+     union all select q.id::text from questions q join runs r on r.id = q.run_id where q.state = 'open' and not r.live`,
+  ),
+  invariant(
+    "i8_a_question_is_said_once",
+    `select q.id::text as offender from questions q where 1 <> (
+       select count(*) from emissions e join tool_calls c on c.id = q.call_id
+       where e.request_id = q.request_id and e.kind = 'question' and e.sequence = c.ordinal)`,
+  ),
+  invariant(
+    "i8_an_answer_is_the_result_of_its_question",
+    `select q.id::text as offender from questions q join tool_calls c on c.id = q.call_id
+     where (q.state = 'answered' and (c.outcome is distinct from 'real'
+            or not exists (select from run_triggers t where t.event_id = q.answer_event)))
+       or (q.state = 'expired' and c.outcome = 'real')`,
+  ),
+  invariant(
     // A budget is its request's: restarts count on, a continuation after consent begins anew.
     "i10_counters_equal_their_rows",
     `select r.id::text as offender from runs r ${OF_REQUEST}

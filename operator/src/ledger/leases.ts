@@ -3,7 +3,7 @@ import { DEFAULT_MAX_RUNS } from "#rules/limits.ts";
 import type { Database, Runner } from "./database.ts";
 import { MAX_LOOKS } from "./mailbox.ts";
 import { statement } from "./statement.ts";
-import { GIVES_LEASE, TAKES_LEASE } from "./work.ts";
+import { GIVES_LEASE, TAKES_LEASE, UNPARKS } from "./work.ts";
 
 /**
  * Which agents, and whether the install, may have another lease: counted from the leases themselves. Only claims add
@@ -19,7 +19,7 @@ const CEILINGS = `
       where l.held >= coalesce((g.spec #>> '{concurrency,maxRuns}')::int, ${DEFAULT_MAX_RUNS})),
     install as materialized (select :max_runs = 0 or coalesce(sum(held), 0) < :max_runs as has_room from leased)`;
 
-const MAY_TAKE = `due_at <= (select pawl_now()) and min_code <= :code and status <> 'awaiting_input'
+const MAY_TAKE = `due_at <= (select pawl_now()) and min_code <= :code
         and (select has_room from install) and agent_id not in (select agent_id from full_agents)`;
 
 const claimRunStatement = statement({
@@ -56,7 +56,7 @@ const claimRunStatement = statement({
     claimed as (
       update runs r set lease_token = r.lease_token + 1, lease_owner = :owner, due_at = null,
              lease_until = pawl_now() + :lease_ms * interval '1 ms', status = 'running',
-             started_at = coalesce(r.started_at, pawl_now()), interrupted = r.interrupted or v.takeover, streamed = 0, version = r.version + 1, changed_at = pawl_now(),${TAKES_LEASE}
+             started_at = coalesce(r.started_at, pawl_now()), interrupted = r.interrupted or v.takeover, streamed = 0, version = r.version + 1, changed_at = pawl_now(),${TAKES_LEASE},${UNPARKS}
       from verdict v where r.id = v.id and v.verdict = 'claimed' returning r.id, r.lease_token, r.attempts),
     counted as (
       update agents a set claims = a.claims + 1 from agent, verdict v where a.id = agent.id and v.verdict = 'claimed'),
@@ -124,7 +124,7 @@ const nextDueStatement = statement({
   columns: { in_ms: "int8?" },
   text: `
     select greatest(0, ceil(extract(epoch from least(
-      (select min(due_at) from runs where live and due_at is not null and min_code <= :code and status <> 'awaiting_input'),
+      (select min(due_at) from runs where live and due_at is not null and min_code <= :code),
       (select min(lease_until) from runs where live and lease_owner is not null and min_code <= :code)) - pawl_now()) * 1000))::bigint as in_ms`,
 });
 

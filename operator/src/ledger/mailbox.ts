@@ -9,6 +9,7 @@ import { v7 as uuidv7 } from "uuid";
 import { type Policy, policyOf } from "#rules/interrupt.ts";
 import { MAX_BOT_TURNS, MAX_HOLD_MS } from "#rules/limits.ts";
 import { quietMs } from "#rules/unfinished.ts";
+import { ANSWERS } from "./answers.ts";
 import type { Runner } from "./database.ts";
 import { untilKnown } from "./looks.ts";
 import { statement } from "./statement.ts";
@@ -154,20 +155,17 @@ const ingestEvent = statement({
       update runs r set trigger_count = r.trigger_count + 1, addressed = :actor, due_at =${MOVED_DUE},
              version = r.version + 1, changed_at = v.now
       from verdict v, event where v.verdict = 'folded' and r.id = v.live_id returning r.id, r.due_at <= v.now as due),
-    answered as ( -- the time that a person took is not the turn's
-      update runs r set status = case when exists (select from tool_calls c where c.run_id = r.id and c.outcome is null and c.class <> 'reply')
-                                      then 'awaiting_tool' else 'running' end,
-             due_at = v.now, trigger_count = r.trigger_count + 1, addressed = :actor, unblocked_by = :actor,
-             amend_seq = greatest(r.amend_seq, event.seq), deadline_at = r.deadline_at + (v.now - coalesce(r.parked_at, v.now)),
-             parked_at = null, version = r.version + 1, changed_at = v.now
-      from verdict v, event where v.verdict = 'answers' and r.id = v.live_id returning r.id),
+    answering as (
+      select v.live_id as run_id, event.id as event_id, event.seq, :actor as actor_id, :body as body, v.now as at
+      from verdict v, event where v.verdict = 'answers'),
+    ${ANSWERS},
     held as ( -- nothing leaves while it is asked what the message means; not for ever, however much somebody types
       update runs r set hold_seq = event.seq, hold_until = v.now + interval '${MAX_HOLD_MS} ms'
       from verdict v, event where v.verdict = 'undecided' and not v.bound and r.id = v.live_id returning r.id),
     trigger as (
       insert into run_triggers (run_id, event_id, role)
-      select event.run_id, event.id, case v.verdict when 'answers' then 'answer' else 'trigger' end
-      from event, verdict v where event.run_id is not null returning run_id),
+      select event.run_id, event.id, 'trigger'
+      from event, verdict v where event.run_id is not null and v.verdict <> 'answers' returning run_id),
     noted as (
       insert into interrupts (event_id, run_id, relation, asked, done, reason, source, at)
       select event.id, v.live_id, 'none', :mid_turn, case v.verdict when 'answers' then 'answered' else v.verdict end, v.reason, 'policy', v.now

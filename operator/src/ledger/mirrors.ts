@@ -85,7 +85,7 @@ const MIRROR_SELECT = `
     e.received_at as queued_at, coalesce(h.started_at, r.started_at) as started_at, r.ended_at,
     (select t.args ->> 'text' from tool_calls t where t.run_id = r.id and t.class = 'reply' and t.outcome = 'real') as reply,
     f.total as effects_total, f.unknown as effects_unknown, f.last as last_effects,
-    i.total as interrupts_total, i.last as last_interrupt, q.tool as open_tool, q.committed_at as open_since, w.request as waiting, z.ids as expired,
+    i.total as interrupts_total, i.last as last_interrupt, q.tool as open_tool, q.committed_at as open_since, coalesce(w.request, wq.request) as waiting, z.ids as expired,
     pawl_now() as now
   from run_keys k join message_events e on e.id = k.event_id join conversations c on c.id = e.conversation_id
   left join interrupts n on n.event_id = e.id -- what was decided about this message itself
@@ -138,7 +138,12 @@ const MIRROR_SELECT = `
     select jsonb_build_object('request', a.id, 'hash', a.hash, 'since', a.requested_at, 'tool', a.tool, 'target', a.target) as request
     from approvals a join tool_calls t on t.id = a.call_id where a.run_id = r.id and a.state = 'open' and t.outcome is null
     order by t.ordinal, t.idx limit 1) w on r.live and r.reason = 'WaitingForApproval'
-  left join lateral (select jsonb_agg(a.id) as ids from approvals a where a.run_id = r.id and a.state = 'expired') z on true`;
+  left join lateral (
+    select jsonb_build_object('kind', 'Question', 'request', q.id, 'since', q.asked_at, 'text', q.text) as request
+    from questions q where q.run_id = r.id and q.state = 'open') wq on r.status = 'awaiting_input'
+  left join lateral (
+    select jsonb_agg(x.id) as ids from (select a.id from approvals a where a.run_id = r.id and a.state = 'expired'
+      union all select q.id from questions q where q.run_id = r.id and q.state = 'expired') x) z on true`;
 
 const readMirrorStatement = statement({
   name: "read_mirror",

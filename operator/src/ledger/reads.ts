@@ -144,6 +144,8 @@ export type TriggerRow = {
   readonly seq: number;
   readonly text: string;
   readonly actor: string;
+  /** answer: the model reads it as the result of its question. */
+  readonly role: string;
 };
 export type RecordedStep = {
   readonly ordinal: number;
@@ -287,7 +289,13 @@ export async function readRun(db: Runner, runId: string): Promise<RunRecord> {
     outputTokens: run.output_tokens,
     spentMicros: run.spent_micros,
     workedMs: run.worked_ms,
-    triggers: triggers.map((row) => ({ eventId: row.event_id, seq: row.seq, text: row.body ?? "", actor: row.actor })),
+    triggers: triggers.map((row) => ({
+      eventId: row.event_id,
+      seq: row.seq,
+      text: row.body ?? "",
+      actor: row.actor,
+      role: row.role,
+    })),
     steps: steps.map((row) => ({
       ordinal: row.ordinal,
       seenSeq: row.seen_seq,

@@ -2,6 +2,7 @@
  * The end of a turn as parts of a statement, under the conversation's lock (I2): what the model was shown is accounted
  * for, what it was not goes to the next turn, which is created here if anything waits. Whoever ends a root run uses these.
  */
+import { withdrawsQuestions } from "./answers.ts";
 import { GIVES_LEASE } from "./work.ts";
 
 /**
@@ -92,7 +93,7 @@ export const endTurn = (from = "verdict", applied = "null::uuid"): string => `
       update tool_calls c set closed_at = pawl_now(),
              outcome = case when c.class = 'reply' and v.reply_at is not null then 'real' when c.class = 'reply' then 'withheld' else 'cancelled' end,
              result = case when c.class = 'reply' and v.reply_at is not null then 'delivered' else 'not run: the turn ended' end
-      from ${from} v where c.run_id = v.id and c.outcome is null and v.ends),
+      from ${from} v where c.run_id = v.id and c.outcome is null and v.ends),${withdrawsQuestions(from)},
     conversation as (
       update conversations c set live_run = (select id from next), last_version = ended.version,
              bot_turns = c.bot_turns + (select count(*) from first where bot),

@@ -188,7 +188,7 @@ const readPosition = statement({
   text: `select conversation_id, state, run_id, actor_id from message_events where id = :event`,
 });
 
-const ensureActor = statement({
+export const ensureActor = statement({
   name: "ensure_actor",
   params: { actor: "uuid", connector: "text", ext_id: "text" },
   columns: { id: "uuid" },

@@ -11,7 +11,11 @@ export const TAKES_LEASE = `
              worked_ms = r.worked_ms + ${HELD_MS}, leased_at = pawl_now(),
              charged_calls = r.charged_calls + r.reserved_calls, model_calls = r.model_calls + r.reserved_calls,
              cost_micros = case when r.reserved_calls = 0 then r.cost_micros end,
-             reserved_calls = case when v.takeover then r.reserved_calls when r.status = 'awaiting_tool' then 0 else 1 end`;
+             reserved_calls = case when v.takeover then r.reserved_calls when r.status in ('awaiting_tool', 'awaiting_input') then 0 else 1 end`;
+
+/** Of a run that waited for a person: that time is not its request's. `r` as above. */
+export const UNPARKS = `
+             parked_at = null, deadline_at = r.deadline_at + coalesce(pawl_now() - r.parked_at, interval '0')`;
 
 /** Given back by its holder, or ended by a person: what was reserved is free again. */
 export const GIVES_LEASE = `

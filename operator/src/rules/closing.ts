@@ -2,7 +2,7 @@
 import { MAX_NAMED_EFFECTS } from "./limits.ts";
 
 export type DoneEffect = { readonly target: string; readonly state: string };
-export type Closing = "stopped" | "exhausted" | "failed";
+export type Closing = "stopped" | "exhausted" | "failed" | "unanswered";
 
 /** The one instruction of the call that is held back for the end. */
 export const LAST_WORDS =
@@ -35,8 +35,8 @@ const WORDS: Readonly<Record<string, string>> = {
   dispatched: "outcome unknown, please check",
 };
 
-/** `reason`: the ledger's word for a failure; what is said of it is plain. */
-export function closing(why: Closing, effects: readonly DoneEffect[], reason = ""): string {
+/** `about`: the ledger's word for a failure, of which something plain is said; or the question that nobody answered. */
+export function closing(why: Closing, effects: readonly DoneEffect[], about = ""): string {
   const body =
     effects.length === 0 ? "Nothing outside was changed." : `What I had tried to change by then:\n${list(effects)}`;
   switch (why) {
@@ -44,10 +44,14 @@ export function closing(why: Closing, effects: readonly DoneEffect[], reason = "
       return `Stopped, as you asked. ${body}`;
     case "exhausted":
       return `I could not finish this within what I am allowed to use for one request. ${body}\nAsk again if I should go on.`;
+    case "unanswered":
+      return `To go on I needed an answer to this, and nobody gave one in time:\n${quoted(about)}\n${body}\nAsk again, with the answer, if I should go on.`;
     case "failed":
-      return `I could not answer this: ${PLAINLY[reason] ?? "something on my side went wrong"}. ${body}\nThose who run me can see the reason; ask again once it is mended.`;
+      return `I could not answer this: ${PLAINLY[about] ?? "something on my side went wrong"}. ${body}\nThose who run me can see the reason; ask again once it is mended.`;
   }
 }
+
+const quoted = (text: string): string => text.replaceAll(/^/gm, "> ");
 
 /** What nobody knows the outcome of comes first: it is what a person has to look at. */
 function list(effects: readonly DoneEffect[]): string {

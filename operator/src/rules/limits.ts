@@ -13,8 +13,10 @@ export const POLL_MS = 500;
 export const WAIT_FOR_PERSON_MS = 5_000;
 /** A person who is asked today answers by tomorrow; after that a call is not what he thinks it is any more. */
 export const APPROVAL_EXPIRES_MS = 24 * 60 * 60 * 1_000;
+/** As long as for an approval: who was asked in the evening answers in the morning. */
+export const ANSWER_WITHIN_MS = 24 * 60 * 60 * 1_000;
 /** Longer than any Run is kept. */
-export const MAX_APPROVAL_EXPIRES_MS = 366 * 24 * 60 * 60 * 1_000;
+export const MAX_WAIT_FOR_PERSON_MS = 366 * 24 * 60 * 60 * 1_000;
 /** Responses without any usable content in a row, after which the run fails visibly instead of asking for ever. */
 export const MAX_UNUSABLE_RESPONSES = 3;
 /** Calls that one response may ask for; the rest is rejected with a sentence. */

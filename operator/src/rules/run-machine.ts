@@ -23,6 +23,9 @@ export const RUN_EVENTS = [
   "collect", // the last open call got its result
   "release", // the worker gives the lease back, to be due later
   "park", // a call waits for a person: the lease is given back until he decides or his time is over
+  "ask", // a question waits for anybody's answer: the lease is given back until there is one or its time is over
+  "answer", // somebody answers it
+  "expire", // nobody has: a worker takes the run to say so
   "succeed",
   "fail",
   "cancel", // the worker ends a stopped turn
@@ -39,6 +42,9 @@ const ended = (self: TerminalStatus): Record<RunEvent, RunCell> => ({
   collect: "refuse",
   release: "refuse",
   park: "refuse",
+  ask: "refuse",
+  answer: "refuse",
+  expire: "refuse",
   succeed: self === "succeeded" ? "ignore" : "refuse",
   fail: self === "failed" ? "ignore" : "refuse",
   cancel: self === "cancelled" ? "ignore" : "refuse",
@@ -54,6 +60,9 @@ export const RUN_MACHINE = {
     collect: "refuse",
     release: "refuse",
     park: "refuse",
+    ask: "refuse",
+    answer: "refuse",
+    expire: "refuse",
     succeed: "refuse",
     fail: "refuse",
     cancel: "refuse",
@@ -67,6 +76,9 @@ export const RUN_MACHINE = {
     collect: "running",
     release: "running",
     park: "awaiting_tool",
+    ask: "awaiting_input",
+    answer: "refuse",
+    expire: "refuse",
     succeed: "succeeded",
     fail: "failed",
     cancel: "cancelled",
@@ -80,6 +92,9 @@ export const RUN_MACHINE = {
     collect: "running",
     release: "awaiting_tool",
     park: "awaiting_tool",
+    ask: "awaiting_input",
+    answer: "refuse",
+    expire: "refuse",
     succeed: "succeeded",
     fail: "failed",
     cancel: "cancelled",
@@ -93,6 +108,9 @@ export const RUN_MACHINE = {
     collect: "refuse",
     release: "refuse",
     park: "refuse",
+    ask: "refuse",
+    answer: "running",
+    expire: "running",
     succeed: "refuse",
     fail: "refuse",
     cancel: "refuse",

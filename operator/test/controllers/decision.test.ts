@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { checkDecision, DECISION_REASONS, decisionStatus } from "@pawl/crds";
 import {
+  answered,
   decided,
   decideDecision,
   type DecisionFacts,
@@ -87,6 +88,26 @@ describe("a Decision", () => {
     });
   });
 
+  it("that answers is what its author says to that question, under the Decision's own UID", () => {
+    const action = decideDecision(facts({ verdict: "Answer", hash: undefined, text: "blue" }));
+    assert.deepEqual(action, {
+      do: "answer",
+      answer: {
+        request: REQUEST,
+        decision: "decision-uid",
+        subject: { namespaceUid: "ns-uid", name: "one" },
+        actor: { connector: "kubernetes", extId: "bob" },
+        text: "blue",
+      },
+    });
+  });
+
+  it("keeps no credential of its answer", () => {
+    const token = `ghp_${"a1B2".repeat(9)}`;
+    const action = decideDecision(facts({ verdict: "Answer", hash: undefined, text: `use ${token}` }));
+    assert.ok(action.do === "answer" && !action.answer.text.includes(token));
+  });
+
   it("keeps no credential of its reason", () => {
     const token = `ghp_${"a1B2".repeat(9)}`;
     const action = decideDecision(facts({ verdict: "Reject", hash: undefined, reason: `leaks ${token}` }));
@@ -94,7 +115,6 @@ describe("a Decision", () => {
   });
 
   for (const [what, given, expected] of [
-    ["that answers", facts({ verdict: "Answer", hash: undefined, text: "blue" }), "Refused/NotYet"],
     ["about a WorkGraph", facts({ subject: { kind: "WorkGraph", name: "one" } }), "Refused/NotYet"],
     ["without an actor", facts({ actor: undefined }), "Refused/ActorMissing"],
     ["that no schema would take", facts({ hash: "short" }), "Refused/Invalid"],
@@ -130,6 +150,11 @@ describe("a Decision", () => {
         decided({ kind: "late", state: "approved", by: "x".repeat(253), over }),
       ),
       decided({ kind: "unknown" }),
+      answered({ kind: "answered", runId: "r" }),
+      ...(["AlreadyAnswered", "Expired", "TurnEnded"] as const).map((over) =>
+        answered({ kind: "late", by: "x".repeat(253), over }),
+      ),
+      answered({ kind: "unknown" }),
       settled({ kind: "resolved", target: "t" }, "bob", true),
       settled({ kind: "already", state: "confirmed", resolvedBy: "alice" }, "bob", true),
       settled({ kind: "conflict", state: "failed", resolvedBy: null }, "bob", true),
@@ -143,6 +168,14 @@ describe("a Decision", () => {
     assert.match(
       decided({ kind: "late", state: "approved", by: "bob", over: "AlreadyDecided" }).message,
       /decided before by bob/,
+    );
+  });
+
+  it("that answers too late says by whom it was answered, and how to say something all the same", () => {
+    const { state, message } = answered({ kind: "late", by: "bob", over: "AlreadyAnswered" });
+    assert.deepEqual(
+      [state, message],
+      ["Late", "it was answered before by bob: to say something all the same, apply a Run in its conversation"],
     );
   });
 

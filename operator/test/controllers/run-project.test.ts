@@ -331,6 +331,42 @@ describe("a Run's status", () => {
     assert.deepEqual(reasons(one, before, { expired: ["another"] }), []);
   });
 
+  const question = (changes: Partial<Mirror> = {}) =>
+    working({
+      status: "awaiting_input",
+      lease_owner: null,
+      reason: "Question",
+      message: "a person must answer: Which colour? — apply a Decision that names request q",
+      waiting: { kind: "Question", request: "q", since: "2026-03-01T11:59:00Z", text: "Which colour?\n- red" },
+      ...changes,
+    });
+
+  it("shows what it asks, what an answer must name, and that a person is waited for", () => {
+    const { status } = project(shown(question()));
+    assert.deepEqual(status.waiting, {
+      request: "q",
+      kind: "Question",
+      since: "2026-03-01T11:59:00Z",
+      text: "Which colour? - red",
+    });
+    assert.equal(status.phase, "AwaitingInput");
+    const waiting = status.conditions?.find(({ type }) => type === "WaitingForHuman");
+    assert.deepEqual([waiting?.status, waiting?.reason], ["True", "Question"]);
+    const long = project(
+      shown(question({ waiting: { request: "q", since: "2026-03-01T11:59:00Z", text: "ü".repeat(2_000) } })),
+    );
+    assert.ok(Buffer.byteLength(long.status.waiting?.text ?? "") <= 256);
+  });
+
+  it("is told in events: that it asks; and that nobody answered", () => {
+    const before = project(shown(working())).status;
+    const asked = project(shown(question())).status;
+    const reasons = (...args: Parameters<typeof announcements>) => announcements(...args).map(({ reason }) => reason);
+    assert.deepEqual(reasons(before, asked), ["QuestionAsked"]);
+    assert.deepEqual(reasons(asked, before), []);
+    assert.deepEqual(reasons(asked, before, { expired: ["q"] }), ["QuestionExpired"]);
+  });
+
   it("says what it does: asks, hears an answer come, runs a tool", () => {
     const activity = (mirror: Mirror) => project(shown(mirror)).status.activity;
     assert.equal(activity(working()), "asks the model");

@@ -163,7 +163,7 @@ describe("a message that comes in", () => {
     }
   });
 
-  it("answers a turn that waits, whoever it is from, and it goes on as if it had not waited", async () => {
+  it("answers a turn that waits, whoever it is from, who gains nothing by it, and it goes on as if it had not waited", async () => {
     const run = await at("waiting");
     await sql(
       ledger,
@@ -185,7 +185,7 @@ describe("a message that comes in", () => {
       due: true,
       amend_seq: taken.seq,
       by: "bob",
-      addressed: "bob",
+      addressed: "alice",
       parked_at: null,
       moved: true,
       role: "answer",

@@ -6,6 +6,7 @@ import { ingest } from "#ledger/mailbox.ts";
 import { settleEffect } from "#ledger/effects.ts";
 import { conversationOf, end } from "../support/positions.ts";
 import { useLedger } from "../support/postgres.ts";
+import { anAskingRun, ask, questionOf } from "../support/questions.ts";
 import { aCall, aClaimedRun, aMessage, cross, respond } from "../support/world.ts";
 
 describe("the invariants as SQL", () => {
@@ -22,6 +23,8 @@ describe("the invariants as SQL", () => {
     pending: "",
     inTurn: "",
     accounted: "",
+    asking: "",
+    question: "",
   };
 
   before(async () => {
@@ -43,6 +46,10 @@ describe("the invariants as SQL", () => {
     const call = aCall({ class: "pure", kind: "tool.query", target: null });
     await respond(ledger.db, live, [call]);
     const pending = await ingest(ledger.db, aMessage(live.agent.id, { conversationKey: live.message.conversationKey }));
+    const asking = await anAskingRun(ledger.db);
+    await ask(ledger.db, asking);
+    const { id: question } = await questionOf(ledger.db, asking.runId);
+    Object.assign(row, { asking: asking.runId, question });
     Object.assign(row, {
       live: live.runId,
       liveConversation: await conversationOf(ledger, live.runId),
@@ -168,6 +175,18 @@ describe("the invariants as SQL", () => {
          from commitment_effects e where kind = 'reply'`,
       ],
       "request",
+    ],
+    i7_a_run_that_waits_for_an_answer_has_asked: () => [
+      [`update questions set state = 'withdrawn', closed_at = pawl_now() where id = '${row.question}'`],
+      row.asking,
+    ],
+    i8_a_question_is_said_once: () => [[`delete from emissions where run_id = '${row.asking}'`], row.question],
+    i8_an_answer_is_the_result_of_its_question: () => [
+      [
+        `update questions set state = 'answered', closed_at = pawl_now(), answered_by = '${NEW}', answer_event = '${NEW}'
+         where id = '${row.question}'`,
+      ],
+      row.question,
     ],
     i10_counters_equal_their_rows: () => [
       [`update runs set model_calls = model_calls + 1 where id = '${row.live}'`],

@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { v7 as uuidv7 } from "uuid";
 import { claimRun, releaseLease } from "#ledger/leases.ts";
-import { type CallRow, commitResults } from "#ledger/steps.ts";
+import { answerQuestion, readQuestions } from "#ledger/questions.ts";
+import { commitResults } from "#ledger/steps.ts";
 import {
   isTerminal,
   RUN_EVENTS,
@@ -13,9 +14,10 @@ import {
   STATUSES,
   type TerminalStatus,
 } from "#rules/run-machine.ts";
-import { park } from "../support/approvals.ts";
+import { applied, park } from "../support/approvals.ts";
 import { alone, aRunIn, end, lapse, type Positioned, runRow, sql, stop } from "../support/positions.ts";
 import { useLedger } from "../support/postgres.ts";
+import { aQuestion, answers, ask } from "../support/questions.ts";
 import { aCall, CODE, respond } from "../support/world.ts";
 
 const ENDING: Partial<Record<RunEvent, TerminalStatus>> = {
@@ -36,16 +38,32 @@ describe("the run machine in SQL", () => {
   }
 
   /** Only a call that waits for a person parks a run. The rows, past the product, so that the run itself stays as it is. */
-  async function aCallToApprove({ runId }: Positioned): Promise<CallRow> {
-    const call = aCall({ idx: 7, class: "pure", kind: "tool.query", target: null });
+  async function aCallToApprove(
+    { runId }: Positioned,
+    call = aCall({ class: "pure", kind: "tool.query", target: null }),
+  ) {
     const step = `insert into run_steps (run_id, ordinal, lease_token, nonce, seen_seq, request, response, replayability, committed_at)
       values ($1, 99, 1, $2, 1, '{}', '{}', 'pure', pawl_now())`;
     await sql(ledger, step, [runId, uuidv7()]);
     const row = `insert into tool_calls (id, run_id, ordinal, idx, tool, class, kind, args, args_hash, gate)
-      values ($1, $2, 99, 0, 'x', 'pure', 'tool.query', '{}', $3, 'open')`;
-    await sql(ledger, row, [call.id, runId, call.argsHash]);
+      values ($1, $2, 99, 0, 'x', $4, $5, '{}', $3, $6)`;
+    const gate = call.class === "pure" ? "open" : "none";
+    await sql(ledger, row, [call.id, runId, call.argsHash, call.class, call.kind, gate]);
     return call;
   }
+
+  /** A question of a run that does not wait for an answer any more, or never did. */
+  async function askedBefore(run: Positioned): Promise<{ id: string }> {
+    const call = await aCallToApprove(run, aQuestion());
+    const text = `insert into questions (id, call_id, run_id, conversation_id, request_id, text, asked_at, expires_at)
+      select $1, $2, id, conversation_id, request_id, 'x', pawl_now(), pawl_now() + interval '1 day' from runs where id = $3`;
+    const id = uuidv7();
+    await sql(ledger, text, [id, call.id, run.runId]);
+    return { id };
+  }
+
+  const overdue = (runId: string) =>
+    sql(ledger, "update runs set due_at = pawl_now() - interval '1 second' where id = $1", [runId]);
 
   /** Sends the event and gives the answer of the statement. */
   async function send(event: RunEvent, status: RunStatus, run: Positioned): Promise<string> {
@@ -78,6 +96,19 @@ describe("the run machine in SQL", () => {
         const call = await aCallToApprove(run);
         return park(db, { ...run, name: "", calls: [call] });
       }
+      case "ask": {
+        const call = await aCallToApprove(run, aQuestion());
+        return ask(db, { ...run, call });
+      }
+      case "answer": {
+        const [known] = await readQuestions(db, run.runId);
+        const name = run.message.applied?.objectName ?? "";
+        return (await answerQuestion(db, answers({ name }, known ?? (await askedBefore(run))))).kind;
+      }
+      case "expire": {
+        await alone(ledger, run.runId);
+        return (await claimRun(db, "worker-2", 10_000, CODE))?.runId === run.runId ? "claimed" : "none";
+      }
       default:
         return stop(db, run.eventId);
     }
@@ -85,15 +116,18 @@ describe("the run machine in SQL", () => {
 
   const cellOf = (answer: string, after: RunStatus): RunCell => {
     if (["already", "nothing_left"].includes(answer)) return "ignore";
-    return ["none", "fenced", "ended"].includes(answer) ? "refuse" : after;
+    return ["none", "fenced", "ended", "late"].includes(answer) ? "refuse" : after;
   };
 
   for (const status of STATUSES) {
     for (const event of RUN_EVENTS) {
       const expected: RunCell = RUN_MACHINE[status][event];
       it(`answers ${event} in ${status} with ${expected}`, async () => {
-        const run = await aRunIn(ledger.db, status);
+        const run = await aRunIn(ledger.db, status, { applied: applied(uuidv7()) });
         if (event === "claim" && (status === "running" || status === "awaiting_tool")) await lapse(ledger, run.runId);
+        // Only a question's time can be over: a turn that has not begun is not due here.
+        if (event === "expire" && status === "queued") await alone(ledger);
+        if (event === "expire" && status === "awaiting_input") await overdue(run.runId);
         const before = await runRow(ledger, run.runId);
         assert.equal(before.status, status);
         const answer = await send(event, status, run);
@@ -113,12 +147,6 @@ describe("the run machine in SQL", () => {
       assert.equal(await send("claim", status, run), "claimed");
       assert.equal((await runRow(ledger, run.runId)).status, RUN_MACHINE[status].claim);
     }
-  });
-
-  it("leaves a run that waits for a person alone even after its time", async () => {
-    const run = await aRunIn(ledger.db, "awaiting_input");
-    await sql(ledger, "update runs set due_at = pawl_now() - interval '1 hour' where id = $1", [run.runId]);
-    assert.equal(await send("claim", "awaiting_input", run), "none");
   });
 
   it("refuses an ending of the same name from somebody else", async () => {

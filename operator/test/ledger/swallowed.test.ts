@@ -4,6 +4,7 @@ import { v7 as uuidv7 } from "uuid";
 import { armFailpoint, disarmFailpoint, failpoint, recordFailpoints } from "#src/failpoints.ts";
 import { recordAgent } from "#ledger/agents.ts";
 import { redispatchEffect, resolveEffect, settleEffect } from "#ledger/effects.ts";
+import { reserveEmission, settleEmission } from "#ledger/emissions.ts";
 import { adoptLedger, claimLedger } from "#ledger/installation.ts";
 import { checkInvariants } from "#ledger/invariants.ts";
 import { holdLeadership } from "#ledger/leader.ts";
@@ -13,6 +14,7 @@ import { commitResults } from "#ledger/steps.ts";
 import { aGatedRun, approvalOf, decide, park } from "../support/approvals.ts";
 import { alone, count, end, runRow, sql, stop } from "../support/positions.ts";
 import { useLedger } from "../support/postgres.ts";
+import { anAskingRun, answer, asking } from "../support/questions.ts";
 import { aCall, aClaimedRun, aMessage, aRun, CODE, cross, NAMESPACE_UID, respond } from "../support/world.ts";
 
 describe("a commit whose reply was swallowed", () => {
@@ -282,6 +284,35 @@ describe("a commit whose reply was swallowed", () => {
     run.token = (await claimRun(ledger.db, "worker-2", 10_000, CODE))?.token ?? 0;
     assert.equal(await swallowing("park_for_approval", () => park(ledger.db, run)), "decided");
     assert.equal((await approvalOf(ledger.db, run)).state, "expired");
+  });
+
+  it("of a question is the same question, which is still to be said by whoever asked", async () => {
+    const run = await anAskingRun(ledger.db);
+    const answered = await swallowing("park_for_input", () => asking(ledger.db, run));
+    assert.deepEqual(answered, { kind: "already", reserved: true });
+    assert.equal(await count(ledger, "questions where run_id = $1", [run.runId]), 1);
+  });
+
+  it("of an answer is the same answer, kept once and woken once, whether it counts or came late", async () => {
+    const run = await anAskingRun(ledger.db);
+    await asking(ledger.db, run);
+    for (const kind of ["answered", "late"]) {
+      const { version } = await runRow(ledger, run.runId);
+      const told = await swallowing("answer_question", () => answer(ledger.db, run));
+      assert.deepEqual([told.kind, told.already], [kind, true]);
+      assert.equal((await runRow(ledger, run.runId)).version, version + (kind === "late" ? 0 : 1));
+    }
+    assert.equal(await count(ledger, "run_triggers where run_id = $1 and role = 'answer'", [run.runId]), 1);
+  });
+
+  it("of a notice leaves it with whoever reserved it, and known once", async () => {
+    const run = await aClaimedRun(ledger.db);
+    const [row] = await sql<{ id: string }>(ledger, "select request_id as id from runs where id = $1", [run.runId]);
+    const key = { requestId: row?.id ?? "", kind: "notice", sequence: 1 } as const;
+    const mine = { ...key, runId: run.runId, token: run.token, text: "x", nonce: uuidv7(), postMs: 1_000 };
+    assert.equal(await swallowing("reserve_emission", () => reserveEmission(ledger.db, mine)), "already");
+    const settled = { ...key, nonce: mine.nonce, state: "landed", receipt: {} } as const;
+    assert.equal(await swallowing("settle_emission", () => settleEmission(ledger.db, settled)), "already");
   });
 
   it("of a decision is the same decision, kept once and woken once", async () => {

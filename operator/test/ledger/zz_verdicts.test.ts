@@ -31,6 +31,10 @@ const DECLARED: Readonly<Record<string, string>> = {
   decide_event: "again already amended answered cancelled folded new_run not_yet preempted queued reconcile stopping",
   withdraw_event: "moved withdrawn",
   park_for_approval: "already decided ended expired fenced parked",
+  park_for_input: "already ended expired fenced hold newer_input parked stopping",
+  answer_question: "again already answered late unknown",
+  reserve_emission: "again already ended fenced reserved taken",
+  settle_emission: "already conflict settled",
   decide_approval: "again already approved late refused rejected unknown",
 };
 

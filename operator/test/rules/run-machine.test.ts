@@ -41,10 +41,10 @@ describe("the run machine", () => {
     assert.equal(RUN_MACHINE.queued.claim, "running");
   });
 
-  it("keeps a turn that waits for a person away from workers", () => {
+  it("lets only an answer, the end of its time or a stop move a turn that waits for an answer", () => {
     assert.deepEqual(
       RUN_EVENTS.filter((event) => RUN_MACHINE.awaiting_input[event] !== "refuse"),
-      ["stop"],
+      ["answer", "expire", "stop"],
     );
   });
 
@@ -52,7 +52,7 @@ describe("the run machine", () => {
     for (const status of LIVE) assert.equal(RUN_MACHINE[status].stop, "cancelled");
   });
 
-  it("reaches every status from a queued turn, but for the one that waits for a person", () => {
+  it("reaches every status from a queued turn", () => {
     const reached = new Set<string>(["queued"]);
     for (let before = 0; before !== reached.size; ) {
       before = reached.size;
@@ -65,7 +65,7 @@ describe("the run machine", () => {
     }
     assert.deepEqual(
       STATUSES.filter((status) => !reached.has(status)),
-      ["awaiting_input"],
+      [],
     );
   });
 });

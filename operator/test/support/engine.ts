@@ -5,6 +5,7 @@ import type { Database } from "#ledger/database.ts";
 import { claimRun } from "#ledger/leases.ts";
 import type { EngineDeps, EngineSettings } from "#engine/deps.ts";
 import { driveRun } from "#engine/drive.ts";
+import { asRows } from "#engine/emissions.ts";
 import type { ModelOutcome, ModelRequest, Tool, ToolContext, ToolOutcome } from "#engine/ports.ts";
 import { Redaction } from "#engine/redaction.ts";
 import { systemClock } from "#src/clock.ts";
@@ -143,6 +144,7 @@ export function bench(
         throw new Error("this bench has no servers of tools");
       },
     },
+    outbound: asRows,
     redaction,
     clock: systemClock,
     random: () => 0.5,

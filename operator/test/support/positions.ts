@@ -2,8 +2,10 @@
 import { v7 as uuidv7 } from "uuid";
 import type { QueryResultRow } from "pg";
 import type { Database } from "#ledger/database.ts";
+import type { Message } from "#ledger/mailbox.ts";
 import type { RunStatus, TerminalStatus } from "#rules/run-machine.ts";
 import { finishTurn, requestStop, type Stopped, type TurnEnd } from "#ledger/turns.ts";
+import { aQuestion, ask } from "./questions.ts";
 import { aCall, aClaimedRun, aRun, respond } from "./world.ts";
 
 /** Where raw SQL goes: a Database, or what `useLedger()` gave. */
@@ -92,24 +94,19 @@ export function stop(db: Database, eventId: string, extId = `stop-${uuidv7()}`, 
 export type Positioned = Awaited<ReturnType<typeof aClaimedRun>> & { nonce: string };
 
 /** A run of its own in this status. Live ones that can have a lease have one, and `token` is its token. */
-export async function aRunIn(db: Database, status: RunStatus): Promise<Positioned> {
+export async function aRunIn(db: Database, status: RunStatus, changes: Partial<Message> = {}): Promise<Positioned> {
   const nonce = uuidv7();
-  if (status === "queued") return { ...(await aRun(db)), token: 0, nonce };
-  const run = { ...(await aClaimedRun(db)), nonce };
+  if (status === "queued") return { ...(await aRun(db, changes)), token: 0, nonce };
+  const run = { ...(await aClaimedRun(db, changes)), nonce };
   if (status === "running") return run;
   if (status === "awaiting_tool") {
     await respond(db, run, [aCall({ class: "pure", kind: "tool.query", target: null })]);
     return run;
   }
   if (status === "awaiting_input") {
-    // Nothing parks a run yet; the columns are as a parked run's will be.
-    await sql(
-      db,
-      `update runs set status = 'awaiting_input', lease_owner = null, lease_until = null, leased_at = null, reserved_calls = 0,
-         due_at = pawl_now() + interval '1 day'
-       where id = $1`,
-      [run.runId],
-    );
+    const call = aQuestion();
+    await respond(db, run, [call]);
+    await ask(db, { ...run, call });
     return run;
   }
   await end(db, run, { nonce, status: status satisfies TerminalStatus });

@@ -110,6 +110,12 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   asked_before: "only after a turn that ended at its limit; engine tests",
   continue_request: "only after a clear yes; ledger tests",
   queue_for_claim: "only when two claims meet; ledger tests",
+  park_for_input: "only when a model asks; ledger tests with swallowed replies, engine tests",
+  answer_question: "controller; ledger tests with swallowed replies, races with expiry and stops",
+  read_questions: "tests and the command line, read only",
+  reserve_emission: "only when something is said besides an answer; ledger tests with swallowed replies, engine tests",
+  settle_emission: "only when something is said besides an answer; ledger tests with swallowed replies, engine tests",
+  read_emissions: "tests, read only",
   release_lease: "only when a run waits; engine tests and the variant with a failing model",
 };
 

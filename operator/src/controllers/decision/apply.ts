@@ -8,9 +8,11 @@ import { DECISIONS, type KubeObject, refOf, RUNS } from "#kube/resources.ts";
 import { decideApproval } from "#ledger/approvals.ts";
 import { resolveEffect } from "#ledger/effects.ts";
 import { isEffectOf } from "#ledger/journal.ts";
+import { answerQuestion } from "#ledger/questions.ts";
 import { isPawlError } from "#rules/errors.ts";
 import { type Context, OwnWrites } from "../context.ts";
 import {
+  answered,
   decided,
   decideDecision,
   type DecisionFacts,
@@ -67,6 +69,10 @@ export class DecisionController {
       case "decide": {
         const answer = await decideApproval(this.#context.db, action.verdict);
         return await this.#say(key, facts, decided(answer), signal);
+      }
+      case "answer": {
+        const answer = await answerQuestion(this.#context.db, action.answer);
+        return await this.#say(key, facts, answered(answer), signal);
       }
       case "settle":
         return await this.#say(key, facts, await this.#settle(action.settling), signal);

@@ -5,6 +5,7 @@
 import type { Checked, DecisionReason, DecisionSpec, DecisionState, DecisionStatus } from "@pawl/crds";
 import type { KubeObject } from "#kube/resources.ts";
 import type { Decided, Verdict } from "#ledger/approvals.ts";
+import type { Answer, Answered } from "#ledger/questions.ts";
 import type { Resolved, Resolution } from "#ledger/effects.ts";
 import { redactTokens } from "#rules/secrets.ts";
 import { hasNul, instant, line } from "../text.ts";
@@ -41,6 +42,7 @@ export type DecisionAction =
   | { readonly do: "keep"; readonly leftMs: number }
   | { readonly do: "say"; readonly outcome: Outcome }
   | { readonly do: "decide"; readonly verdict: Verdict }
+  | { readonly do: "answer"; readonly answer: Answer }
   | { readonly do: "settle"; readonly settling: Settling };
 
 const refused = (reason: DecisionReason, message: string): DecisionAction => ({
@@ -65,12 +67,21 @@ function asked(facts: DecisionFacts, spec: DecisionSpec, actor: string): Decisio
     const resolution = { effectId: request, landed: verdict === "Landed", by: actor, reason };
     return { do: "settle", settling: { ...resolution, namespaceUid: facts.namespaceUid, run: name } };
   }
+  const decision = facts.object.metadata.uid ?? "";
+  const subject = { namespaceUid: facts.namespaceUid, name, ...(uid === undefined ? {} : { uid }) };
+  if (verdict === "Answer") {
+    const text = redactTokens(spec.text ?? "");
+    return {
+      do: "answer",
+      answer: { request, decision, subject, actor: { connector: "kubernetes", extId: actor }, text },
+    };
+  }
   return {
     do: "decide",
     verdict: {
       request,
-      decision: facts.object.metadata.uid ?? "",
-      subject: { namespaceUid: facts.namespaceUid, name, ...(uid === undefined ? {} : { uid }) },
+      decision,
+      subject,
       actor: { connector: "kubernetes", extId: actor, groups: spec.groups ?? [] },
       approve: verdict === "Approve",
       hash: spec.hash ?? null,
@@ -86,15 +97,12 @@ export function decideDecision(facts: DecisionFacts): DecisionAction {
   if (statusOf(object)?.state !== undefined) return keep(facts);
   if (!spec.ok) return refused("Invalid", spec.problems.map(({ path, message }) => `${path}: ${message}`).join("; "));
   if (hasNul(spec.value)) return refused("Invalid", "spec holds a NUL character, which the ledger cannot store");
-  const { subject, verdict, actor } = spec.value;
+  const { subject, actor } = spec.value;
   if (actor === undefined) {
     const write = "this cluster does not fill it in, so write your own user name (kubectl auth whoami)";
     return refused("ActorMissing", `spec.actor is missing: ${write}, in a new Decision`);
   }
   if (subject.kind !== "Run") return refused("NotYet", "this version of Pawl has no WorkGraphs to decide about");
-  if (verdict === "Answer") {
-    return refused("NotYet", "this version of Pawl asks no questions: to say something, apply a Run");
-  }
   if (run === undefined) return refused("RunNotFound", `there is no Run ${subject.name} in this namespace`);
   if (subject.uid !== undefined && subject.uid !== run.metadata.uid) {
     return refused("OtherRun", `the Run ${subject.name} is another one now: look at it, and decide about that`);
@@ -135,6 +143,26 @@ export function decided(answer: Decided): Outcome {
     }
     case "unknown":
       return NOT_FOUND;
+  }
+}
+
+const UNANSWERABLE = {
+  AlreadyAnswered: "it was answered before",
+  Expired: "nobody answered in time, and its turn ended",
+  TurnEnded: "the turn that asked has ended",
+} as const;
+
+export function answered(answer: Answered): Outcome {
+  switch (answer.kind) {
+    case "answered":
+      return { state: "Applied", reason: "Answered", message: "the agent goes on with this answer" };
+    case "late": {
+      const by = answer.by === null ? "" : ` by ${answer.by}`;
+      const message = `${UNANSWERABLE[answer.over]}${by}: to say something all the same, apply a Run in its conversation`;
+      return { state: "Late", reason: answer.over, message };
+    }
+    case "unknown":
+      return { ...NOT_FOUND, message: "its Run asks no such thing: take request from status.waiting of the Run" };
   }
 }
 

@@ -19,7 +19,7 @@ const JOINED: Readonly<Record<string, { reason: string; action: string }>> = {
 };
 
 export type Told = {
-  /** Requests that nobody decided in time. Who decided about one is told where the decision is taken. */
+  /** Requests that nobody decided or answered in time. Who did is told where that is taken in. */
   readonly expired?: readonly string[];
   /** Less was done with the message than its agent asks for: why. */
   readonly downgraded?: string | null;
@@ -27,7 +27,7 @@ export type Told = {
 
 /**
  * At most one per step of a Run's life: four over the whole of it, so that its API writes stay under ten; two per
- * approval, one per restart. What the turn does that answers a message together with others is told on the Run that
+ * approval or question, one per restart. What the turn does that answers a message together with others is told on the Run that
  * opened it.
  */
 export function announcements(before: RunStatus | undefined, after: RunStatus, told: Told = {}): Announcement[] {
@@ -64,7 +64,7 @@ function atWork(before: RunStatus | undefined, after: RunStatus, expired: readon
     const note = `restarted for ${after.supersededBy}, which is newer; nothing had been changed`;
     list.push({ type: "Normal", reason: "Superseded", action: "Restart", note });
   }
-  list.push(...approvals(before, after, expired));
+  list.push(...waits(before, after, expired));
   const [was, is] = [conditionOf(before, "Committed"), conditionOf(after, "Committed")];
   // When the answer itself is the first change, Finished says it.
   if (was?.status !== "True" && is?.status === "True" && after.boundary?.by !== "reply") {
@@ -77,15 +77,20 @@ function atWork(before: RunStatus | undefined, after: RunStatus, expired: readon
   return list;
 }
 
-function approvals(before: RunStatus | undefined, after: RunStatus, expired: readonly string[]): Announcement[] {
+function waits(before: RunStatus | undefined, after: RunStatus, expired: readonly string[]): Announcement[] {
   const [was, is] = [before?.waiting, after.waiting];
   if (was?.request === is?.request) return [];
   const list: Announcement[] = [];
   if (was?.request !== undefined && expired.includes(was.request)) {
-    const note = `nobody decided about ${was.tool ?? "the call"} in time (request ${was.request})`;
-    list.push({ type: "Warning", reason: "ApprovalExpired", action: "Expire", note });
+    const question = was.kind === "Question";
+    const note = question
+      ? `nobody answered in time (request ${was.request})`
+      : `nobody decided about ${was.tool ?? "the call"} in time (request ${was.request})`;
+    list.push({ type: "Warning", reason: question ? "QuestionExpired" : "ApprovalExpired", action: "Expire", note });
   }
-  if (is !== undefined)
-    list.push({ type: "Normal", reason: "ApprovalRequested", action: "Wait", note: after.message ?? "" });
+  if (is !== undefined) {
+    const reason = is.kind === "Question" ? "QuestionAsked" : "ApprovalRequested";
+    list.push({ type: "Normal", reason, action: "Wait", note: after.message ?? "" });
+  }
   return list;
 }

@@ -241,10 +241,18 @@ function activityOf(mirror: Mirror, phase: RunPhase): string | undefined {
   return streamed === 0 ? "asks the model" : `hears the model answer: ${streamed} characters so far`;
 }
 
-/** What a person must repeat to decide, and what it is about. */
+/** What a person must repeat to decide or answer, and what it is about. */
 function waitingOf(mirror: Mirror, phase: RunPhase): RunStatus["waiting"] {
-  if (!waits(mirror, phase)) return undefined;
+  if (mirror.waiting === null || (phase !== "AwaitingInput" && !waits(mirror, phase))) return undefined;
   const row = mirror.waiting as Loose;
+  if (phase === "AwaitingInput") {
+    return {
+      request: word(row["request"], MAX_WORD_BYTES),
+      kind: "Question",
+      since: instant(new Date(String(row["since"]))),
+      text: word(row["text"], MAX_MESSAGE_BYTES),
+    };
+  }
   return {
     request: word(row["request"], MAX_WORD_BYTES),
     kind: "Approval",

@@ -17,7 +17,7 @@ const DEFAULT_RECALLED = 10;
 /** The ledger is asked once and answers from an index; this is for a ledger that does not answer. */
 const TIME_LIMIT_MS = 5_000;
 
-type Deps = Pick<EngineDeps, "db" | "newId" | "sensitivity" | "log">;
+export type MemoryDeps = Pick<EngineDeps, "db" | "newId" | "sensitivity" | "log">;
 
 const text = z.string().transform(storable).pipe(z.string().trim().min(1).max(MAX_MEMORY));
 const toRemember = z.strictObject({ text });
@@ -46,7 +46,7 @@ const verb = {
 
 /** A memory of its own, besides what it was built on: for its conversation, unless somebody says otherwise. */
 async function audienceOf(
-  deps: Deps,
+  deps: MemoryDeps,
   agent: Pick<AgentSpec, "memoryAudience" | "fast">,
   said: string,
   evidence: readonly Evidence[],
@@ -72,7 +72,7 @@ function whoSees(seenBy: string, evidence: readonly Evidence[]): string {
   return `It can be recalled in this conversation only${because}.`;
 }
 
-export function rememberTool(deps: Deps, agent: Pick<AgentSpec, "memoryAudience" | "fast">): StoreVerb {
+export function rememberTool(deps: MemoryDeps, agent: Pick<AgentSpec, "memoryAudience" | "fast">): StoreVerb {
   return {
     ...verb,
     name: "remember",
@@ -164,7 +164,7 @@ function told({ memories: found, leftOut, more }: Recalled, query: string): stri
 /** Models also write `*` or `?` for everything. */
 const asQuery = (said: string): string => (/[\p{L}\p{N}]/u.test(said) ? said : "");
 
-export function recallTool(deps: Pick<Deps, "db">): Tool {
+export function recallTool(deps: Pick<MemoryDeps, "db">): Tool {
   return {
     ...common,
     name: "recall",
@@ -191,13 +191,14 @@ export function recallTool(deps: Pick<Deps, "db">): Tool {
   };
 }
 
-/** In alphabetical order of their names, as they are listed to people. */
-export const BUILT_IN = ["forget", "recall", "remember"] as const;
+/** In alphabetical order of their names. */
+export const MEMORY_VERBS = ["forget", "recall", "remember"] as const;
 
-export function builtIn(deps: Deps, agent: Pick<AgentSpec, "memoryAudience" | "fast">): ReadonlyMap<string, Tool> {
-  const tools: Tool[] = [forgetTool(), recallTool(deps), rememberTool(deps, agent)];
-  return new Map(tools.map((tool) => [tool.name, tool]));
-}
+export const memoryTools = (deps: MemoryDeps, agent: Pick<AgentSpec, "memoryAudience" | "fast">): Tool[] => [
+  forgetTool(),
+  recallTool(deps),
+  rememberTool(deps, agent),
+];
 
 /** It sees what the store holds, so what the same response has written must be there first. */
 export const readsOwnStore = (tool: Tool | undefined): boolean =>
