@@ -7,7 +7,7 @@ import { readStory, type Story, type StoryCall, type StoryEffect, type StoryStep
 import { inline } from "./plain.ts";
 import { runIdOf, runUnknown } from "./run-id.ts";
 import { clipped, clock, timed, times, under } from "./story-text.ts";
-import { entries, type Entry, openingMessages, reconciledLines, reconcileLines } from "./why-mail.ts";
+import { entries, type Entry, openingMessages, questionLines, reconciledLines, reconcileLines } from "./why-mail.ts";
 
 const WIDTH = 110;
 /** Named behind one answer. */
@@ -147,7 +147,7 @@ function toolLines(teller: Teller, step: StoryStep, call: StoryCall): string[] {
   const effects = story.effects.filter((effect) => effect.call === call.id);
   const lines: string[] = [];
   const asked = under(clipped(`${call.tool} ${JSON.stringify(call.args)}`));
-  const approvals = approvalLines(story, call);
+  const approvals = [...approvalLines(story, call), ...questionLines(story, call)];
   // It was asked for, and waited, before anything crossed.
   if (approvals.length > 0) lines.push(...asked, ...approvals);
   if (effects[0] !== undefined) lines.push(...crossing(teller, effects[0], step));

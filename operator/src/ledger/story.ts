@@ -2,9 +2,16 @@
 import { ofChain } from "./chain.ts";
 import type { Runner } from "./database.ts";
 import { statement } from "./statement.ts";
-import { MAIL_COLUMNS, type StoryInterrupt, type StoryLink, type StoryMessage, type StoryRun } from "./story-mail.ts";
+import {
+  MAIL_COLUMNS,
+  type StoryInterrupt,
+  type StoryLink,
+  type StoryMessage,
+  type StoryQuestion,
+  type StoryRun,
+} from "./story-mail.ts";
 
-export type { StoryInterrupt, StoryLink, StoryMessage, StoryRun } from "./story-mail.ts";
+export type { StoryInterrupt, StoryLink, StoryMessage, StoryQuestion, StoryRun } from "./story-mail.ts";
 
 const readStoryStatement = statement({
   name: "read_story",
@@ -35,6 +42,7 @@ const readStoryStatement = statement({
     approvals: "jsonb",
     inherits: "uuid[]",
     runs: "jsonb",
+    questions: "jsonb",
     reconciles: "jsonb?",
     reconciled_by: "jsonb",
   },
@@ -150,6 +158,7 @@ export type Story = {
   readonly inherits: readonly string[];
   /** All of them and itself, oldest first. */
   readonly runs: readonly StoryRun[];
+  readonly questions: readonly StoryQuestion[];
   /** The turn that was too late to be corrected, and is put right in this one. */
   readonly reconciles: StoryLink | null;
   /** Turns that put this one right. */
@@ -158,6 +167,8 @@ export type Story = {
 
 const TIMES = new Set([
   "at",
+  "askedAt",
+  "closedAt",
   "said",
   "queuedAt",
   "startedAt",
@@ -211,6 +222,7 @@ export async function readStory(db: Runner, runId: string): Promise<Story | null
     interrupts: dated<StoryInterrupt>(row.interrupts),
     inherits: row.inherits,
     runs: dated<StoryRun>(row.runs),
+    questions: dated<StoryQuestion>(row.questions),
     reconciles: row.reconciles as StoryLink | null,
     reconciledBy: row.reconciled_by as StoryLink[],
     approvals: dated<StoryApproval>(row.approvals).map((approval) => ({

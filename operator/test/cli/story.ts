@@ -61,6 +61,7 @@ export const story = (changes: Partial<Story>): Story => ({
   approvals: [],
   inherits: [],
   runs: [],
+  questions: [],
   reconciles: null,
   reconciledBy: [],
   ...changes,
