@@ -295,7 +295,7 @@ describe("Decisions on a real API server", function () {
     await approver.create(DECISIONS, decision("c", { request, subject: { kind: "Run", name: "nobody" } }));
     await says("c", "Refused", "RunNotFound");
     await user.create(DECISIONS, decision("d", { request, verdict: "Answer", hash: undefined, text: "I approve" }));
-    await says("d", "Refused", "NotYet");
+    await says("d", "Refused", "RequestNotFound");
     assert.deepEqual(await rowsOf(request), []);
   });
 
