@@ -193,11 +193,11 @@ const databaseTime = statement({
 const findTranscriptRun = statement({
   name: "find_run_by_name",
   params: { namespace: "text", name: "text" },
-  columns: { run_id: "uuid?", event_id: "uuid", state: "text" },
+  columns: { run_id: "uuid?", met_run: "uuid?", event_id: "uuid", state: "text" },
   text: `
     select coalesce(e.run_id, (select t.run_id from run_triggers t where t.event_id = e.id order by t.run_id desc limit 1),
                     case when e.state = 'applied' then (select i.run_id from interrupts i where i.event_id = e.id) end) as run_id,
-           e.id as event_id, e.state
+           (select i.run_id from interrupts i where i.event_id = e.id) as met_run, e.id as event_id, e.state
     from run_keys k join message_events e on e.id = k.event_id join conversations c on c.id = e.conversation_id
     join agents a on a.id = c.agent_id
     where a.namespace = :namespace and k.object_name = :name order by e.received_at desc limit 1`,
@@ -335,11 +335,12 @@ export async function readDatabaseTime(db: Runner): Promise<Date> {
   return (await db.one(databaseTime, {})).now;
 }
 
+/** `metRunId`: the turn at work that it met, and that a decision about it speaks of. */
 export async function findRunByName(
   db: Runner,
   namespace: string,
   name: string,
-): Promise<{ runId: string | null; state: string } | null> {
+): Promise<{ runId: string | null; metRunId: string | null; state: string } | null> {
   const [row] = await db.rows(findTranscriptRun, { namespace, name });
-  return row === undefined ? null : { runId: row.run_id, state: row.state };
+  return row === undefined ? null : { runId: row.run_id, metRunId: row.met_run, state: row.state };
 }

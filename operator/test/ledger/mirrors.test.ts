@@ -114,6 +114,11 @@ describe("Runs that meet a conversation at work", () => {
       "the look at what changed sees it",
     );
 
+    assert.equal(
+      await whyOf(ledger.db, "demo", late.name),
+      await whyOf(ledger.db, "demo", first),
+      "why it waits is told by the turn that it met",
+    );
     const finished = await end(ledger.db, run);
     assert.ok(finished.kind === "finished" && finished.nextRunId !== null);
     assert.equal((await shown(late.name)).opening_event, late.eventId, "it opens the next turn");
