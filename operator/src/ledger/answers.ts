@@ -1,5 +1,5 @@
 /** What an answer to a question writes, and what is left of a question whose turn ends: parts of other statements. */
-import { MAX_RESULT } from "#rules/limits.ts";
+import { MAX_RESULT, STEERED_CODE } from "#rules/limits.ts";
 import { UNPARKS } from "./work.ts";
 
 /** Characters of a result that name who answered. */
@@ -21,7 +21,7 @@ export const ANSWERS = `
       from answering a, answered_question q where c.id = q.call_id and c.outcome is null),
     answered_run as (
       update runs r set status = 'running', due_at = a.at, reason = null, message = null, unblocked_by = a.actor_id,
-             trigger_count = r.trigger_count + 1, amend_seq = greatest(r.amend_seq, a.seq),${UNPARKS},
+             trigger_count = r.trigger_count + 1, min_code = greatest(r.min_code, ${STEERED_CODE}), amend_seq = greatest(r.amend_seq, a.seq),${UNPARKS},
              version = r.version + 1, changed_at = a.at
       from answering a where r.id = a.run_id),
     answer_trigger as (

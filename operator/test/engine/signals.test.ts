@@ -10,7 +10,7 @@ import { claimRun } from "#ledger/leases.ts";
 import { ingest } from "#ledger/mailbox.ts";
 import { listenToLedger } from "#ledger/notify.ts";
 import { RENEW_MS } from "#rules/limits.ts";
-import { asks, bench, engineAgent, quick, says, type Script } from "../support/engine.ts";
+import { asks, bench, engineAgent, quick, type Script } from "../support/engine.ts";
 import { alone, count, runRow } from "../support/positions.ts";
 import { useLedger } from "../support/postgres.ts";
 import { decideAs, undecidedOf } from "../support/steering.ts";

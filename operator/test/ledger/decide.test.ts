@@ -463,29 +463,24 @@ describe("a decision about a message that met a turn", () => {
     const first = await undecidedOf(ledger, position);
     const second = await undecidedOf(ledger, position);
     // Its snapshot knows the first one as undecided; the row it waited for does not.
-    const [, found] = await overlap(
-      { db: ledger.db, body: (tx) => decideAs(tx as typeof ledger.db, first, "refines", PREEMPT) },
-      () => decideAs(ledger.db, second, "refines", PREEMPT),
+    const [, found] = await overlap({ db: ledger.db, body: (tx) => decideAs(tx, first, "refines", PREEMPT) }, () =>
+      decideAs(ledger.db, second, "refines", PREEMPT),
     );
     assert.equal(found.kind, "folded");
     assert.ok(met.get("decide_event")?.has("again") === true);
   });
 
   it("answers a question that was asked while the message waited", async () => {
-    const position = await aRunIn(ledger.db, "running");
-    const call = aCall({ ...READ, class: "internal_durable", kind: "harness.call", tool: "ask_user" });
-    await respond(ledger.db, position, [call]);
-    const more = await undecidedOf(ledger, position, { by: "bob" });
-    await sql(
-      ledger,
-      `update runs set status = 'awaiting_input', lease_owner = null, lease_until = null, leased_at = null, reserved_calls = 0,
-              due_at = pawl_now() + interval '1 day', parked_at = pawl_now() where id = $1`,
-      [position.runId],
-    );
+    const position = await aRunIn(ledger.db, "awaiting_input");
+    const more = await undecidedOf(ledger, position, { by: "bob", text: "the blue one" });
     const found = await decideAs(ledger.db, more, "independent");
     assert.deepEqual([found.kind, "reason" in found && found.reason], ["answered", "Waiting"]);
     const row = await run(position.runId);
-    assert.deepEqual([row.status, row["parked_at"]], ["awaiting_tool", null]);
+    assert.deepEqual([row.status, row["parked_at"]], ["running", null]);
+    assert.equal(
+      await count(ledger, "tool_calls where run_id = $1 and result like '%the blue one'", [position.runId]),
+      1,
+    );
     assert.equal(
       await count(ledger, "runs r join actors a on a.id = r.unblocked_by where r.id = $1 and a.ext_id = 'bob'", [
         position.runId,

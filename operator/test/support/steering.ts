@@ -1,6 +1,6 @@
 /** Messages that wait for a decision, and turns at every position, straight as rows: hundreds of them in seconds. */
 import { v7 as uuidv7 } from "uuid";
-import type { Database } from "#ledger/database.ts";
+import type { Runner } from "#ledger/database.ts";
 import { type DecidedEvent, type Decision, decideEvent } from "#ledger/decide.ts";
 import { type Policy, policyOf, type Position } from "#rules/interrupt.ts";
 import { conversationOf, type Place, sql } from "./positions.ts";
@@ -57,7 +57,7 @@ export const undecidedOf = async (
 ) => anUndecided(place, await conversationOf(place, run.runId), changes);
 
 export function decideAs(
-  db: Database,
+  db: Runner,
   waits: Waits,
   relation: Decision["relation"],
   policy: Partial<Policy> = {},
