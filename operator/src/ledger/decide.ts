@@ -7,6 +7,7 @@
 import { v7 as uuidv7 } from "uuid";
 import { STEERED_CODE } from "#rules/limits.ts";
 import type { Done, Policy, Relation } from "#rules/interrupt.ts";
+import { answers } from "./answers.ts";
 import type { Runner } from "./database.ts";
 import { untilKnown } from "./looks.ts";
 import { statement } from "./statement.ts";
@@ -32,7 +33,7 @@ const LOCKED = `
              r.trigger_count, r.interruptions, r.closed_to_interrupts, r.deadline_at, r.parked_at, r.grants, r.window_until, r.hold_until, r.reason as waits_for,
              c.id as mailbox, c.agent_id as mailbox_agent, c.live_run, c.head_seq, c.last_version, c.max_count,
              e.id as event_id, e.seq as event_seq, e.state as event_state, e.actor_id as author, e.grants as event_grants,
-             e.quiet_until, e.wait_until, e.slice as event_slice, e.deadline_ms as event_deadline_ms,
+             e.quiet_until, e.wait_until, e.slice as event_slice, e.body as event_body, e.deadline_ms as event_deadline_ms,
              c.stale or (c.live_run is not null and (r.id is null or r.stale)) as stale,
              case when r.id is null then 'free' when r.status = 'queued' then 'window' when r.status = 'awaiting_input' then 'waiting'
                   when r.reply_at is not null then 'replied' when r.committed_at is not null then 'committed' else 'buffering' end as position,
@@ -106,8 +107,8 @@ const MESSAGES = `
     took as (
       insert into run_triggers (run_id, event_id, role)
       select case when v.verdict in ('preempted', 'new_run') then :next_run else v.id end, v.event_id,
-             case v.verdict when 'amended' then 'amend' when 'answered' then 'answer' else 'trigger' end
-      from verdict v where v.verdict in ('amended', 'answered', 'folded', 'preempted', 'new_run')),
+             case v.verdict when 'amended' then 'amend' else 'trigger' end
+      from verdict v where v.verdict in ('amended', 'folded', 'preempted', 'new_run')),
     inherited as ( -- what it has read stays read: delivered_ordinal is of a step that the successor inherits
       insert into run_triggers (run_id, event_id, role, delivered_ordinal)
       select :next_run, t.event_id, 'inherited', t.delivered_ordinal
@@ -117,28 +118,31 @@ const MESSAGES = `
       update message_events e set run_id = :next_run from verdict v
       where v.verdict = 'preempted' and e.run_id = v.id and e.state = 'in_turn')`;
 
+/** A turn that had asked: this answers it, whatever it means besides. */
+const ANSWERED = `
+    answering as (
+      select id as run_id, event_id, event_seq as seq, author as actor_id, event_body as body, next_held, pawl_now() as at
+      from verdict where verdict = 'answered'),${answers(`
+             hold_seq = a.next_held, hold_until = case when a.next_held = 0 then null else r.hold_until end,`)}`;
+
 /** A turn that stays where it is, and knows more. */
 const TOUCHED = `
     touched as (
       update runs r set
-             amend_seq = case when v.verdict in ('amended', 'answered') then greatest(r.amend_seq, v.event_seq) else r.amend_seq end,
-             addressed = case when v.verdict in ('amended', 'folded', 'answered') then v.author else r.addressed end,
-             trigger_count = r.trigger_count + (v.verdict in ('amended', 'folded', 'answered'))::int,
-             min_code = case when v.verdict in ('amended', 'answered') then greatest(r.min_code, ${STEERED_CODE}) else r.min_code end,
+             amend_seq = case when v.verdict = 'amended' then greatest(r.amend_seq, v.event_seq) else r.amend_seq end,
+             addressed = case when v.verdict in ('amended', 'folded') then v.author else r.addressed end,
+             trigger_count = r.trigger_count + (v.verdict in ('amended', 'folded'))::int,
+             min_code = case when v.verdict = 'amended' then greatest(r.min_code, ${STEERED_CODE}) else r.min_code end,
              stop_requested_at = case when v.verdict = 'stopping' then coalesce(r.stop_requested_at, pawl_now()) else r.stop_requested_at end,
-             status = case when v.verdict = 'answered' then 'awaiting_tool' else r.status end,
-             unblocked_by = case when v.verdict = 'answered' then v.author else r.unblocked_by end,
-             deadline_at = case when v.verdict = 'answered' and r.parked_at is not null then r.deadline_at + (pawl_now() - r.parked_at) else r.deadline_at end,
-             parked_at = case when v.verdict = 'answered' then null else r.parked_at end,
              -- A model that asked for patience is not asked sooner because of an amendment; a person is not waited for any longer.
              due_at = case when r.due_at is null then null
-                           when v.verdict in ('answered', 'stopping') or (v.verdict = 'amended' and v.waits_for = 'WaitingForApproval') then pawl_now()
+                           when v.verdict = 'stopping' or (v.verdict = 'amended' and v.waits_for = 'WaitingForApproval') then pawl_now()
                            when v.verdict = 'folded' and v.trigger_count + 1 >= v.max_count then pawl_now()
                            when v.verdict = 'folded' and v.quiet_until is not null then greatest(r.due_at, least(r.window_until, v.quiet_until))
                            else r.due_at end,
              hold_seq = v.next_held, hold_until = case when v.next_held = 0 then null else r.hold_until end,
              version = r.version + 1, changed_at = pawl_now()
-      from verdict v where r.id = v.id and v.acts and v.verdict not in ('cancelled', 'preempted'))`;
+      from verdict v where r.id = v.id and v.acts and v.verdict not in ('cancelled', 'preempted', 'answered'))`;
 
 /**
  * The restart. What it has cost and learned goes on in the successor: steps by reference, counters by copy, because
@@ -174,6 +178,9 @@ const PREEMPT = `
              result = 'not run: newer input came, and the turn began anew with it',
              gate = case when c.gate = 'open' and exists (select from approvals a where a.call_id = c.id) then 'withdrawn' else c.gate end
       from verdict v where v.verdict = 'preempted' and c.run_id = v.id and c.outcome is null and c.class <> 'pure'),
+    unanswered as (
+      update questions q set state = 'withdrawn', closed_at = pawl_now() from verdict v
+      where v.verdict = 'preempted' and q.run_id = v.id and q.state = 'open'),
     asked_no_more as (
       update approvals a set state = 'withdrawn', decided_at = pawl_now() from verdict v
       where v.verdict = 'preempted' and a.run_id = v.id and a.state = 'open')`;
@@ -214,7 +221,7 @@ const decideEventStatement = statement({
   columns: { verdict: "text", reason: "text?", known: "text?", run_id: "uuid?", next_run: "uuid?", notified: "bool" },
   text: `
     with ${LOCKED},${JUDGED},
-    ${endTurn("verdict", "v.event_id")},${MESSAGES},${TOUCHED},${PREEMPT},${OPENED},
+    ${endTurn("verdict", "v.event_id")},${MESSAGES},${ANSWERED},${TOUCHED},${PREEMPT},${OPENED},
     noted as (
       update conversations c set mail_version = c.mail_version + 1,
              live_run = case when v.verdict in ('preempted', 'new_run') then :next_run else c.live_run end,
