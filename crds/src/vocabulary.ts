@@ -118,7 +118,7 @@ export type DecisionState = (typeof DECISION_STATES)[number];
 /** Why, by state. */
 export const DECISION_REASONS = {
   Applied: ["Approved", "Rejected", "Answered", "Landed", "NotLanded"],
-  Late: ["AlreadyDecided", "AlreadyAnswered", "Expired", "TurnEnded", "AlreadySettled"],
+  Late: ["AlreadyDecided", "AlreadyAnswered", "Expired", "Withdrawn", "TurnEnded", "AlreadySettled"],
   Refused: [
     "HashDiffers",
     "RequesterMayNotApprove",

@@ -11,6 +11,7 @@ function approvalWords(approval: Approval | undefined): string {
   if (approval === undefined) return "";
   const at = approval.decidedAt === null ? "" : ` at ${approval.decidedAt.toISOString().slice(0, 19)}Z`;
   if (approval.state === "open") return `  [waits for an approval: request ${approval.id}]`;
+  if (approval.state === "withdrawn") return `  [withdrawn for newer input, request ${approval.id}]`;
   return approval.state === "expired"
     ? `  [nobody approved it in time, request ${approval.id}]`
     : `  [${approval.state} by ${approval.decidedBy ?? ""}${at}, request ${approval.id}]`;
@@ -31,9 +32,16 @@ function callLines(call: RecordedCall, run: RunRecord, approvals: readonly Appro
 /** Pure: what a person reads. */
 export function renderTranscript(run: RunRecord, approvals: readonly Approval[] = []): string {
   const lines = [`run ${run.id}  ${run.namespace}/${run.agentName}  ${run.status}`, ""];
-  for (const trigger of run.triggers)
-    lines.push(`${trigger.actor}:`, ...trigger.text.split("\n").map((line) => `  ${line}`), "");
+  // A message stands where the model read it first; what it has not read yet comes last.
+  const last = run.steps.at(-1)?.ordinal ?? 0;
+  const said = (ordinal: number | null) => {
+    for (const { actor, text, deliveredOrdinal: at } of run.triggers) {
+      if ((at === null || at > last ? null : at) !== ordinal) continue;
+      lines.push(`${actor}:`, ...text.split("\n").map((line) => `  ${line}`), "");
+    }
+  };
   for (const step of run.steps) {
+    said(step.ordinal);
     const calls = run.calls.filter((call) => call.ordinal === step.ordinal);
     const answer = calls.find((call) => call.class === "reply");
     const text = (step.response as StoredResponse).text;
@@ -50,6 +58,7 @@ export function renderTranscript(run: RunRecord, approvals: readonly Approval[] 
     }
     lines.push("");
   }
+  said(null);
   return plain(lines.join("\n"));
 }
 

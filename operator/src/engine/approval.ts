@@ -3,12 +3,13 @@
  * hash of exactly this call: no text that a person or a tool said is ever looked at. While nobody has decided, the run
  * waits without a lease; whoever claims it next finds the recorded call again, with the arguments that were approved.
  */
-import { type Approval, parkForApproval, readApprovals } from "#ledger/approvals.ts";
+import { type Approval, parkForApproval, readApprovals, withdrawApproval } from "#ledger/approvals.ts";
 import type { CallResult } from "#ledger/steps.ts";
 import { MAX_RESULT } from "#rules/limits.ts";
 import { bounded, head, storable } from "#rules/text.ts";
 import { canonicalHash } from "./canonical.ts";
 import type { EngineDeps } from "./deps.ts";
+import { NOT_RUN } from "./not-run.ts";
 import { Left, type Turn, type TurnCall } from "./turn.ts";
 
 /** What a sentence for people keeps of a tool's and a target's name, so that what to do still stands in a status. */
@@ -25,6 +26,7 @@ const message = (request: string, call: TurnCall): string => {
 };
 
 function refusal(approval: Approval): string {
+  if (approval.state === "withdrawn") return NOT_RUN.newer;
   if (approval.state === "expired") return "Not run: nobody approved it in time.";
   const reason = approval.reason === null ? "" : ` ${approval.reason}`;
   return bounded(`Not run: ${approval.decidedBy ?? "a person"} rejected it.${reason}`, MAX_RESULT);
@@ -42,11 +44,24 @@ export async function gated(deps: EngineDeps, turn: Turn, call: TurnCall): Promi
     if (approval !== undefined && approval.state !== "open") {
       return { id: call.id, outcome: "skipped", result: deps.redaction.text(refusal(approval)) };
     }
-    await park(deps, turn, call, approvals);
+    // What was asked for before the newest message is not what a person should be made to decide on.
+    if (!turn.isBehind) await park(deps, turn, call, approvals);
+    else if (await withdrawn(deps, turn, call)) return { id: call.id, outcome: "skipped", result: NOT_RUN.newer };
   }
 }
 
-/** Comes back when there is something new to read: somebody was faster, or the time is over. */
+/** False: somebody has decided in the meantime. */
+async function withdrawn(deps: EngineDeps, turn: Turn, call: TurnCall): Promise<boolean> {
+  const answer = await withdrawApproval(deps.db, {
+    runId: turn.run.id,
+    token: turn.lease.token,
+    callId: call.id,
+  });
+  if (answer === "fenced" || answer === "ended") throw new Left(answer);
+  return answer !== "decided";
+}
+
+/** Comes back when there is something new to read: somebody was faster, the time is over, or a message came. */
 async function park(deps: EngineDeps, turn: Turn, call: TurnCall, approvals: readonly Approval[]): Promise<void> {
   const requests = turn.openCalls
     .filter((open) => open.gate === "open")
@@ -67,10 +82,13 @@ async function park(deps: EngineDeps, turn: Turn, call: TurnCall, approvals: rea
     requesterMayApprove,
     expiresMs,
     message: storable(message(request?.id ?? "", call)),
+    seenSeq: turn.seenSeq,
   });
-  switch (parked) {
+  turn.amendSeq = Math.max(turn.amendSeq, parked.amendSeq);
+  switch (parked.kind) {
     case "decided":
     case "expired":
+    case "newer_input":
       return;
     case "parked":
     case "already":
@@ -78,6 +96,6 @@ async function park(deps: EngineDeps, turn: Turn, call: TurnCall, approvals: rea
       throw new Left("waits for an approval");
     case "fenced":
     case "ended":
-      throw new Left(parked);
+      throw new Left(parked.kind);
   }
 }

@@ -14,7 +14,7 @@ export const workingCalls = (modelCalls: number): number => Math.max(1, modelCal
 /** The limit that this turn has used up, in words; null: it may go on. */
 export function exhaustedBudget(turn: Turn): string | null {
   const { budgets } = turn.agent;
-  if (turn.steps.length >= budgets.iterations) return counted(budgets.iterations, "iteration");
+  if (turn.ownSteps.length >= budgets.iterations) return counted(budgets.iterations, "iteration");
   if (turn.modelCalls >= workingCalls(budgets.modelCalls)) return counted(budgets.modelCalls, "model call");
   // With its calls used up a turn may still answer; only one that asks for more is over (those calls were rejected).
   if (turn.toolCalls > budgets.toolCalls) return counted(budgets.toolCalls, "tool call");

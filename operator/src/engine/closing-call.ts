@@ -40,7 +40,7 @@ async function lastWords(
 ): Promise<{ request: ModelRequest; response: Taken } | "stopped" | null> {
   const endpoint = turn.agent.primary;
   // Whatever it would say could not be shown; or it was said, and there was newer input: once is enough.
-  if (endpoint === null || whyBarred(turn, {}) !== null || turn.steps.at(-1)?.response.ending !== undefined)
+  if (endpoint === null || whyBarred(turn, {}) !== null || turn.ownSteps.at(-1)?.response.ending !== undefined)
     return null;
   const outline = { endpoint, apiKey: undefined, messages: turn.messages("exhausted"), tools: [] };
   if (!pays(turn, outline)) return null;

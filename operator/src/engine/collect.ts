@@ -19,6 +19,8 @@ import { type Crossing, cross, type Dispatch, prepareCrossing, send, settle } fr
 import { asksPeople } from "./builtin/ask.ts";
 import { readsOwnStore } from "./builtin/memory.ts";
 import { isStoreVerb, OwnWrites, type StoreVerb } from "./own-store.ts";
+import { handOver } from "./inheriting.ts";
+import { NOT_RUN } from "./not-run.ts";
 import type { Tool, ToolOutcome } from "./ports.ts";
 import { Settler } from "./settle.ts";
 import { restsOn, sourced } from "./provenance.ts";
@@ -37,16 +39,6 @@ const done = (call: TurnCall, result: string): CallResult => ({
   outcome: "real",
   result: bounded(result, MAX_RESULT),
 });
-
-export const NOT_RUN = {
-  stopped: "Not run: a person asked to stop.",
-  late: "Not run to its end: the time that this request may take is used up.",
-  newer: "Not run: there is newer input. Read it first.",
-  ambiguous:
-    "NOT run now: an earlier write to the same target has no known outcome. Go and look at what is there before anything else; do not assume either way.",
-  undone: "(Not undone again: this is the recorded result of the undo before.)",
-  gone: "Not run: this tool is no longer offered.",
-} as const;
 
 class Collector {
   readonly deps: EngineDeps;
@@ -168,16 +160,32 @@ class Collector {
   async pure(call: TurnCall, tool: Tool): Promise<CallResult> {
     await this.flush();
     const { lost, stopRequested } = this.turn.lease;
+    const signal = AbortSignal.any([lost.signal, stopRequested.signal, this.turn.work.over, this.shutdown]);
     const outcome = await tool.execute(call.args as Readonly<Record<string, unknown>>, {
       run: this.turn.callRun,
-      signal: AbortSignal.any([lost.signal, stopRequested.signal, this.turn.work.over, this.shutdown]),
+      signal,
       timeLimitMs: tool.timeLimitMs,
     });
+    const result = { ...done(call, outcome.observation), ...restsOn(outcome) };
+    // It came to its end, whoever holds the run by now.
+    if (lost.signal.aborted && outcome.kind === "confirmed") this.results.push(result);
     if (this.stopping()) return { id: call.id, outcome: "cancelled", result: NOT_RUN.stopped };
     if (this.shutdown.aborted) throw new Left("shutdown");
     const late = this.turn.work.isOver && outcome.kind !== "confirmed";
     if (late) return { id: call.id, outcome: "cancelled", result: NOT_RUN.late };
-    return { ...done(call, outcome.observation), ...restsOn(outcome) };
+    return result;
+  }
+
+  /** What is finished and belongs to a run that is over: if it was superseded, its successor may have it. */
+  async handOver(): Promise<void> {
+    const finished = this.results.filter(({ id, outcome }) => outcome === "real" && this.isRead(id));
+    const told = finished.map((result) => sourced(this.turn, result, this.deps.newId));
+    this.results = [];
+    await handOver(this.deps, this.turn.run.id, told);
+  }
+
+  isRead(id: string): boolean {
+    return this.turn.calls.find((call) => call.id === id)?.class === "pure";
   }
 
   async effectful(call: TurnCall, action: Action): Promise<CallResult> {
@@ -317,6 +325,11 @@ export async function collect(deps: EngineDeps, turn: Turn, shutdown: AbortSigna
         "an outcome could not be recorded; it stays dispatched",
       );
     });
+    if (error instanceof Left && (error.message === "ended" || turn.lease.lost.signal.aborted)) {
+      await collector.handOver().catch((reason: Error) => {
+        deps.log.warn({ run: turn.run.id, error: reason.message }, "a finished result could not be handed over");
+      });
+    }
     throw error;
   }
 }

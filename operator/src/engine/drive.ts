@@ -18,6 +18,8 @@ import { exhaustedBudget } from "./budget.ts";
 import { closeExhausted } from "./closing-call.ts";
 import { closeWith, endingOf, fail, finish, joined } from "./ending.ts";
 import { giveBack, type Wait } from "./giving-back.ts";
+import { takeInNewer } from "./inbox.ts";
+import { readClaimed } from "./inheriting.ts";
 import { HeldLease } from "./lease.ts";
 import type { ServerSessions } from "./ports.ts";
 import { MAX_BARRED, timesBarred } from "./provenance.ts";
@@ -49,13 +51,17 @@ export async function driveRun(
   let turn: Turn | undefined;
   let sessions: ServerSessions | null = null;
   try {
-    const run = await readRun(deps.db, claim.runId);
+    const run = await readClaimed(deps, claim);
     const agent = readAgentSpec(run.spec, run.slice);
     if (run.suspended && run.steps.length === 0) return await giveBack(deps, lease, suspended(deps));
     if (agent.servers.length > 0) sessions = deps.servers.open(run.namespace);
     const tools = await turnTools(deps, sessions, { run, agent, lease, shutdown });
     if (tools.kind === "waiting") return await giveBack(deps, lease, tools.wait);
     turn = new Turn(run, agent, tools.toolset, lease, deps.clock);
+    if (await meetConsent(deps, turn)) {
+      turn.work.letGo();
+      turn = new Turn(await readRun(deps.db, run.id), agent, tools.toolset, lease, deps.clock);
+    }
     await beginReconciling(deps, turn);
     await loop(deps, turn, shutdown);
   } catch (error) {
@@ -155,7 +161,6 @@ async function failVisibly(
 }
 
 async function loop(deps: EngineDeps, turn: Turn, shutdown: AbortSignal): Promise<void> {
-  await meetConsent(deps, turn);
   for (;;) {
     if (turn.lease.lost.signal.aborted) throw new Left("lease lost");
     if (turn.replied) return finish(deps, turn, endingOf(turn));
@@ -178,6 +183,7 @@ async function loop(deps: EngineDeps, turn: Turn, shutdown: AbortSignal): Promis
       await closeUnanswered(deps, turn, needed);
       continue;
     }
+    await takeInNewer(deps, turn);
     if (exhaustedBudget(turn) !== null) {
       await closeExhausted(deps, turn, shutdown);
       continue;

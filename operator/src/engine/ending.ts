@@ -15,7 +15,7 @@ export type Ending = { readonly status: TerminalStatus; readonly reason: string;
 
 /** After the reply: read from rows, because the worker that sent it may have died before it could say. */
 export function endingOf(turn: Turn): Ending {
-  const said = turn.steps.at(-1)?.response;
+  const said = turn.ownSteps.at(-1)?.response;
   if (said?.closing === "failed" && said.ending !== undefined) return said.ending;
   if (turn.stop) return { status: "cancelled", reason: "Stopped", message: null };
   return said?.ending ?? { status: "succeeded", reason: "Answered", message: null };
@@ -81,7 +81,7 @@ export async function finish(deps: EngineDeps, turn: Turn, ending: Ending): Prom
     token: turn.lease.token,
     nonce: deps.newId(),
     status,
-    seenSeq: turn.seenSeq,
+    seenSeq: turn.shownSeq,
     reason,
     message: message === null ? null : deps.redaction.text(storable(message)),
   });

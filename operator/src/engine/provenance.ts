@@ -90,4 +90,7 @@ export const stepOf = (turn: Turn, callId: string): Pick<StoredResponse, "closin
 };
 
 export const timesBarred = (turn: Turn): number =>
-  turn.calls.filter(({ outcome, result }) => outcome === "withheld" && result?.startsWith(BARRED) === true).length;
+  turn.calls.filter(
+    ({ ordinal, outcome, result }) =>
+      ordinal > turn.run.continuedThrough && outcome === "withheld" && result?.startsWith(BARRED) === true,
+  ).length;

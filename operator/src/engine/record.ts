@@ -84,6 +84,8 @@ export async function record(deps: EngineDeps, turn: Turn, step: Recorded): Prom
   const ordinal = turn.nextOrdinal;
   const row = {
     ...turn.ids,
+    // Words of our own show the model nothing: what it has not read goes to the next turn.
+    seenSeq: step.modelCall ? turn.seenSeq : turn.shownSeq,
     nonce: deps.newId(),
     ordinal,
     request: step.request,
@@ -112,6 +114,7 @@ export async function record(deps: EngineDeps, turn: Turn, step: Recorded): Prom
   turn.nextOrdinal = ordinal + 1;
   turn.attempts = 0;
   turn.steps.push({ ordinal, response: step.stored, resumed: step.modelCall && turn.resuming });
+  turn.delivered(ordinal, row.seenSeq);
   turn.interrupted = false;
   if (step.modelCall && turn.reconciling !== undefined) turn.reconciling = { ...turn.reconciling, isKept: true };
   turn.saw(step.calls);
@@ -163,6 +166,8 @@ function replyCrossing(
     sendMs,
     settleMs: sendMs + settleSlackMs,
     receipt: { delivered: "ledger" },
+    // Pawl's own last words are owed whatever has come since; that goes to the next turn.
+    ...(step.closing === undefined ? {} : { seenSeq: Number.MAX_SAFE_INTEGER }),
     builtOn: basis(turn, step).map(({ id }) => id),
   };
   return { dispatch, request };

@@ -15,6 +15,8 @@ export type RowRange = {
   readonly earlier?: { readonly turns: number; readonly newest: string | null };
   /** `seq` of the messages, in their order. */
   readonly messages: readonly number[];
+  /** Of those that had been edited: which edit. */
+  readonly edits?: readonly (readonly [seq: number, edit: number])[];
 };
 
 /** What is as it nearly always is, is left out: these bytes are written at every step. */
@@ -59,9 +61,15 @@ export function requestFacts(
     ...(turn.reconciling?.isKept === false ? { reconciling: turn.reconciling.text } : {}),
     rows: {
       ...earlierOf(turn),
-      messages: turn.run.triggers.map((trigger) => trigger.seq),
+      messages: turn.triggers.map((message) => message.seq),
+      ...editsOf(turn),
     },
   };
+}
+
+function editsOf({ triggers }: Turn): Pick<RowRange, "edits"> {
+  const edits = triggers.flatMap(({ seq, edit }) => (edit === null ? [] : [[seq, edit] as const]));
+  return edits.length === 0 ? {} : { edits };
 }
 
 function earlierOf({ earlier }: Turn): Pick<RowRange, "earlier"> {

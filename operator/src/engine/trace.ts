@@ -12,6 +12,7 @@ import type { CompactionLevel } from "#rules/compaction.ts";
 import { PawlError } from "#rules/errors.ts";
 import { BUILDER_VERSION, type StoredResponse } from "#rules/transcript.ts";
 import { readAgentSpec } from "./agent.ts";
+import { wordsAt } from "./inbox.ts";
 import type { ChatMessage, ToolSchema } from "./ports.ts";
 import { requestHash } from "./request-hash.ts";
 import { requestMessages } from "./turn.ts";
@@ -28,6 +29,7 @@ const facts = z.object({
   rows: z.object({
     earlier: z.object({ turns: z.number(), newest: z.string().nullable() }).default({ turns: 0, newest: null }),
     messages: z.array(z.number()),
+    edits: z.array(z.tuple([z.number(), z.number()])).default([]),
   }),
 });
 type Facts = z.infer<typeof facts>;
@@ -94,7 +96,11 @@ async function traced(db: Runner, run: RunRecord, step: StoredRequest): Promise<
 
 async function rebuilt(db: Runner, run: RunRecord, step: StoredRequest, kept: Facts): Promise<Verdict> {
   const { earlier, messages: seqs } = kept.rows;
-  const triggers = seqs.map((seq) => run.triggers.find((trigger) => trigger.seq === seq));
+  const edits = new Map(kept.rows.edits);
+  const triggers = seqs.map((seq) => {
+    const message = run.triggers.find((trigger) => trigger.seq === seq);
+    return message === undefined ? undefined : wordsAt(message, edits.get(seq) ?? null);
+  });
   const gone = seqs.filter((_, index) => triggers[index] === undefined);
   if (gone.length > 0) {
     return { kind: "unknown", kept: kept.hash, why: `message ${gone.join(", ")} is no longer part of this run` };

@@ -7,6 +7,7 @@ import type { Evidence } from "#rules/provenance.ts";
 import { type StoredResponse, transcript, type TranscriptInput, type TranscriptMessage } from "#rules/transcript.ts";
 import type { AgentSpec } from "./agent.ts";
 import type { Crossing } from "./dispatch.ts";
+import { asRead } from "./inbox.ts";
 import type { HeldLease } from "./lease.ts";
 import type { CallRun, Clock, Tool } from "./ports.ts";
 import type { Toolset } from "./toolset.ts";
@@ -22,10 +23,7 @@ export type TurnCall = CallRow & { readonly ordinal: number; readonly gate: Call
 
 /** The messages of a request: the one way from rows to them, for a turn that runs and for whoever rebuilds one. */
 export function requestMessages(
-  rows: Omit<TranscriptInput, "instructions" | "contextTokens" | "triggers"> & {
-    readonly agent: AgentSpec;
-    readonly triggers: readonly Pick<TriggerRow, "actor" | "text" | "role">[];
-  },
+  rows: Omit<TranscriptInput, "instructions" | "contextTokens"> & { readonly agent: AgentSpec },
 ): TranscriptMessage[] {
   const { agent, ...rest } = rows;
   // The answer to a question is the result of that call already.
@@ -42,7 +40,14 @@ export class Turn {
   /** Those that the model may call. */
   readonly tools: ReadonlyMap<string, Tool>;
   readonly lease: HeldLease;
-  readonly seenSeq: number;
+  /** All that people said to it, as this worker has read it. */
+  triggers: readonly TriggerRow[];
+  /** The newest message that the request contained which led to what is open now, or that the next one will contain. */
+  seenSeq: number;
+  /** The newest one that a request of this worker contained: what Pawl says by itself shows the model nothing. */
+  shownSeq: number;
+  /** The newest one that was added to this turn, as the ledger said last. */
+  amendSeq: number;
   readonly earlier: readonly EarlierTurn[];
   steps: { ordinal: number; response: StoredResponse; resumed: boolean }[];
   /** Another worker lost this turn: the next request says so, once. */
@@ -73,7 +78,8 @@ export class Turn {
     this.agent = agent;
     this.toolset = toolset;
     this.tools = toolset.offered;
-    this.seenSeq = Math.max(0, ...run.triggers.map((trigger) => trigger.seq));
+    this.triggers = asRead(run.triggers, run.steps);
+    this.amendSeq = run.amendSeq;
     this.earlier = run.earlier;
     this.steps = run.steps.map((step) => ({
       ordinal: step.ordinal,
@@ -88,6 +94,10 @@ export class Turn {
       gate: call.gate as CallGate,
       outcome: call.outcome as CallRow["outcome"],
     }));
+    const newest = Math.max(0, run.amendSeq, ...run.triggers.map((trigger) => trigger.seq));
+    // Calls that are open were asked for by a request that contained no more than its step says.
+    this.seenSeq = this.openCalls.length === 0 ? newest : (run.steps.at(-1)?.seenSeq ?? newest);
+    this.shownSeq = this.seenSeq;
     this.effects = [...run.effects];
     this.nextOrdinal = run.nextOrdinal;
     this.attempts = run.attempts;
@@ -120,6 +130,28 @@ export class Turn {
     for (const evidence of evidenceIn(results)) this.#evidence.set(evidence.id, evidence);
   }
 
+  /** Something was added to this turn that no request contains yet. */
+  get isBehind(): boolean {
+    return this.amendSeq > this.seenSeq;
+  }
+
+  /** All messages of this turn, read after the ledger had named `through` as the newest. */
+  hear(messages: readonly TriggerRow[], through: number): void {
+    const read = new Map(this.triggers.map((message) => [message.eventId, message]));
+    this.triggers = messages.map((message) => {
+      const known = read.get(message.eventId);
+      return known?.deliveredOrdinal == null ? message : known;
+    });
+    this.seenSeq = Math.max(this.seenSeq, through, ...messages.map(({ seq }) => seq));
+  }
+
+  /** A step was committed: its request contained what had not been read before. */
+  delivered(ordinal: number, seenSeq: number): void {
+    this.triggers = this.triggers.map((message) =>
+      message.deliveredOrdinal === null && message.seq <= seenSeq ? { ...message, deliveredOrdinal: ordinal } : message,
+    );
+  }
+
   get openCalls(): TurnCall[] {
     return this.calls.filter((call) => call.outcome === null);
   }
@@ -129,12 +161,18 @@ export class Turn {
     return this.effects.length === 0 && this.calls.every((call) => WITHIN.has(call.class));
   }
 
+  /** Of its own request: what an earlier one did that it goes on with counts against no limit of this one. */
+  get ownSteps(): Turn["steps"] {
+    return this.steps.filter(({ ordinal }) => ordinal > this.run.continuedThrough);
+  }
+
   /** There is something to go on from. */
   get resuming(): boolean {
     return this.interrupted && this.steps.length > 0;
   }
 
   messages(closing?: "exhausted"): TranscriptMessage[] {
+    this.shownSeq = this.seenSeq;
     return requestMessages({
       agentName: this.run.agentName,
       agent: this.agent,
@@ -143,7 +181,7 @@ export class Turn {
       closing,
       reconciling: this.reconciling?.text,
       earlier: this.earlier,
-      triggers: this.run.triggers,
+      triggers: this.triggers,
       steps: this.steps,
       resuming: this.resuming,
       calls: this.calls,
@@ -154,6 +192,7 @@ export class Turn {
   took(committed: Committed): void {
     if (committed.kind === "fenced" || committed.kind === "ended") throw new Left(committed.kind);
     this.stop ||= committed.stop;
+    this.amendSeq = Math.max(this.amendSeq, committed.amendSeq);
     this.lease.noteStop(committed.stop);
   }
 

@@ -4,6 +4,7 @@
  * first valid one counts, and each that was made is a row, whatever became of it.
  */
 import { PawlError } from "#rules/errors.ts";
+import { ofRun } from "./chain.ts";
 import type { Runner } from "./database.ts";
 import { MAX_LOOKS } from "./mailbox.ts";
 import { givesLeaseWhen } from "./work.ts";
@@ -22,12 +23,13 @@ const parkForApprovalStatement = statement({
     requester_may_approve: "bool",
     expires_ms: "int8",
     message: "text",
+    seen_seq: "int8",
   },
-  columns: { verdict: "text" },
+  columns: { verdict: "text", amend_seq: "int8" },
   // `expires_at` is of a row that nobody changes but in its state, and its state is the call's gate, which is locked.
   text: `
     with locked as (
-      select r.id, r.root_id, r.live, r.lease_token, r.lease_owner, r.lease_until, r.last_nonce, r.stop_requested_at, c.id as call_id, c.gate,
+      select r.id, r.root_id, r.live, r.lease_token, r.lease_owner, r.lease_until, r.last_nonce, r.stop_requested_at, r.amend_seq, c.id as call_id, c.gate,
              (select a.expires_at from approvals a where a.call_id = c.id) as expires_at, pawl_now() as at
       from runs r join tool_calls c on c.run_id = r.id and c.id = :call
       where r.id = :run for no key update of r, c),
@@ -37,6 +39,7 @@ const parkForApprovalStatement = statement({
         when not live then 'ended'
         when lease_token <> :token or lease_owner is null or lease_until < pawl_now() then 'fenced'
         when gate <> 'open' then 'decided'
+        when amend_seq > :seen_seq then 'newer_input' -- nobody would wake it for what is there already
         when expires_at <= at then 'expired'
         else 'parked' end as verdict from locked),
     asked as ( -- all open ones of the response, so that a person sees all of them
@@ -64,6 +67,34 @@ const parkForApprovalStatement = statement({
              last_nonce = case when v.verdict = 'parked' then :nonce else r.last_nonce end,
              version = r.version + 1, changed_at = v.at
       from verdict v where r.id = v.id and v.verdict in ('parked', 'expired'))
+    select verdict, amend_seq from verdict`,
+});
+
+const withdrawApprovalStatement = statement({
+  name: "withdraw_approval",
+  guarded: true,
+  params: { run: "uuid", token: "int8", call: "uuid" },
+  columns: { verdict: "text" },
+  // A call that nobody was asked about has no row that could say so: its result does.
+  text: `
+    with locked as (
+      select r.id, r.live, r.lease_token, r.lease_owner, r.lease_until, c.id as call_id, c.gate, pawl_now() as at
+      from runs r join tool_calls c on c.run_id = r.id and c.id = :call
+      where r.id = :run for no key update of r, c),
+    verdict as (
+      select *, case
+        when not live then 'ended'
+        when lease_token <> :token or lease_owner is null or lease_until < pawl_now() then 'fenced'
+        when gate = 'withdrawn' then 'already'
+        when gate <> 'open' then 'decided'
+        else 'withdrawn' end as verdict from locked),
+    request as (
+      update approvals a set state = 'withdrawn', decided_at = v.at from verdict v
+      where a.call_id = v.call_id and v.verdict = 'withdrawn' returning a.call_id),
+    gate as (
+      update tool_calls c set gate = 'withdrawn' from request q where c.id = q.call_id),
+    shown as (
+      update runs r set version = r.version + 1, changed_at = v.at from verdict v where r.id = v.id and v.verdict = 'withdrawn')
     select verdict from verdict`,
 });
 
@@ -117,6 +148,7 @@ const decideApprovalStatement = statement({
              and not coalesce(approvers -> 'groups' ?| :groups, false) and not (is_requester and not :approve) then 'NotAnApprover'
         end as why, case
         when state in ('approved', 'rejected') then 'AlreadyDecided'
+        when state = 'withdrawn' then 'Withdrawn'
         when state = 'expired' or expires_at <= at then 'Expired'
         else 'TurnEnded' end as over from locked),
     verdict as (
@@ -162,7 +194,7 @@ const readApprovalsStatement = statement({
     decided_at: "timestamptz?",
     reason: "text?",
   },
-  text: `select id, call_id, hash, state, decided_by, decided_at, reason from approvals where run_id = :run order by id`,
+  text: `select id, call_id, hash, state, decided_by, decided_at, reason from approvals where ${ofRun("run_id")} order by id`,
 });
 
 const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -182,10 +214,15 @@ export type ApprovalRequest = {
   readonly requesterMayApprove: boolean;
   readonly expiresMs: number;
   readonly message: string;
+  /** The newest message that the request contained which led to the call. */
+  readonly seenSeq: number;
 };
 
-/** decided: a person was faster · expired: nobody was, and from now on nobody can be. */
-export type Parked = "parked" | "already" | "decided" | "expired" | "fenced" | "ended";
+/** decided: a person was faster · expired: nobody was, and from now on nobody can be · newer_input: read that first. */
+export type Parked = {
+  readonly kind: "parked" | "already" | "decided" | "expired" | "newer_input" | "fenced" | "ended";
+  readonly amendSeq: number;
+};
 
 /** Gives the lease back until somebody decides or the request expires. */
 export async function parkForApproval(db: Runner, request: ApprovalRequest): Promise<Parked> {
@@ -199,8 +236,18 @@ export async function parkForApproval(db: Runner, request: ApprovalRequest): Pro
     requester_may_approve: request.requesterMayApprove,
     expires_ms: request.expiresMs,
     message: request.message,
+    seen_seq: request.seenSeq,
   });
-  return row.verdict as Parked;
+  return { kind: row.verdict as Parked["kind"], amendSeq: row.amend_seq };
+}
+
+/** A call that nobody has approved and that is not run any more; a decision about it comes too late from now on. */
+export async function withdrawApproval(
+  db: Runner,
+  call: { runId: string; token: number; callId: string },
+): Promise<"withdrawn" | "already" | "decided" | "fenced" | "ended"> {
+  const row = await db.one(withdrawApprovalStatement, { run: call.runId, token: call.token, call: call.callId });
+  return row.verdict as "withdrawn" | "already" | "decided" | "fenced" | "ended";
 }
 
 export type Verdict = {
@@ -217,7 +264,7 @@ export type Verdict = {
 };
 export type RefusedBecause = "HashDiffers" | "RequesterMayNotApprove" | "NotAnApprover";
 /** What came first. */
-export type Over = "AlreadyDecided" | "Expired" | "TurnEnded";
+export type Over = "AlreadyDecided" | "Expired" | "Withdrawn" | "TurnEnded";
 export type Decided =
   | { readonly kind: "approved" | "rejected"; readonly runId: string }
   | { readonly kind: "refused"; readonly why: RefusedBecause }
@@ -271,7 +318,7 @@ export type Approval = {
   readonly id: string;
   readonly callId: string;
   readonly hash: string;
-  readonly state: "open" | "approved" | "rejected" | "expired";
+  readonly state: "open" | "approved" | "rejected" | "expired" | "withdrawn";
   readonly decidedBy: string | null;
   readonly decidedAt: Date | null;
   readonly reason: string | null;

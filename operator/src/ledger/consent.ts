@@ -1,4 +1,8 @@
-/** A turn that ended at its limit asked whether to go on; a clear yes lets the next one meet its journal. */
+/**
+ * A turn that ended at its limit asked whether to go on; a clear yes lets the next one go on where it stood: in its
+ * journal, with its steps. What it used is not taken over: the new request has a budget of its own.
+ */
+import { STEERED_CODE } from "#rules/limits.ts";
 import type { Runner } from "./database.ts";
 import { statement } from "./statement.ts";
 
@@ -10,7 +14,7 @@ const askedBefore = statement({
   text: `
     select p.id, c.args ->> 'text' as question
     from runs r join lateral (
-      select id, request_id, status from runs e where e.conversation_id = r.conversation_id and not e.live and e.id <> r.id
+      select id, request_id, status from runs e where e.conversation_id = r.conversation_id and not e.live and e.id <> r.id and e.superseded_by is null
       order by e.queued_at desc, e.id desc limit 1) p on p.status = 'budget_exhausted'
     join tool_calls c on c.run_id = p.id and c.class = 'reply' and c.outcome = 'real'
     join logical_requests q on q.id = p.request_id
@@ -26,17 +30,20 @@ const continueRequestStatement = statement({
   // The predecessor has ended: what is read of it does not change any more.
   text: `
     with locked as (
-      select r.*, p.journal_scope as scope_before, p.request_id as request_before
+      select r.*, p.id as before, p.journal_scope as scope_before, p.request_id as request_before,
+             p.inherits || p.id as steps_before, p.next_ordinal as ordinal_before
       from runs r join runs p on p.id = :predecessor and p.conversation_id = r.conversation_id
       where r.id = :run for no key update of r),
     verdict as (
       select *, case
         when not live then 'ended'
-        when lease_token <> :token or lease_owner is null or lease_until < pawl_now() or next_ordinal > 1 then 'fenced'
+        when lease_token <> :token or lease_owner is null or lease_until < pawl_now() then 'fenced'
         when journal_scope = scope_before then 'already'
+        when next_ordinal > 1 then 'fenced'
         else 'continued' end as verdict from locked),
     moved as (
-      update runs r set journal_scope = v.scope_before, version = r.version + 1, changed_at = pawl_now()
+      update runs r set journal_scope = v.scope_before, inherits = v.steps_before || v.inherits, inherits_run = v.before,
+             inherits_through = v.ordinal_before - 1, next_ordinal = v.ordinal_before, min_code = greatest(r.min_code, ${STEERED_CODE}), version = r.version + 1, changed_at = pawl_now()
       from verdict v where r.id = v.id and v.verdict = 'continued'),
     linked as (
       update logical_requests q set continues = v.request_before

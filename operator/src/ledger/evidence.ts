@@ -1,5 +1,6 @@
 /** Provenance in SQL: where the results of a run came from, and the rows as statements that store results take them. */
 import type { Audience, Evidence } from "#rules/provenance.ts";
+import { ofRun } from "./chain.ts";
 import type { Runner } from "./database.ts";
 import { statement } from "./statement.ts";
 
@@ -39,9 +40,9 @@ const readEvidenceStatement = statement({
   text: `
     with earlier as (
       select p.id from runs r join runs p on p.conversation_id = r.conversation_id and not p.live and p.id <> r.id
-      where r.id = :run and p.superseded_by is null order by p.queued_at desc, p.id desc limit :turns),
+      where r.id = :run and p.superseded_by is null and p.id <> all (r.inherits) order by p.queued_at desc, p.id desc limit :turns),
     ids as (
-      select unnest(c.evidence) as id from tool_calls c where c.run_id = :run
+      select unnest(c.evidence) as id from tool_calls c where ${ofRun("c.run_id")}
       union
       select unnest(f.built_on) from earlier p join commitment_effects f on f.run_id = p.id and f.kind = 'reply')
     select i.id, coalesce(e.source, 'a source whose record is gone') as source, coalesce(e.audience, 'conversation') as audience,

@@ -106,6 +106,38 @@ export const INVARIANTS: readonly { name: string; statement: Statement<Record<ne
            and h.next_ordinal = h.inherits_through + 1))`,
   ),
   invariant(
+    "inherits_ended_runs_and_in_no_circle",
+    `select r.id::text as offender from runs r cross join unnest(r.inherits) with ordinality i (id, age) left join runs x on x.id = i.id
+     where x.id is null or x.live or r.id = any (x.inherits || x.id) or not x.inherits <@ r.inherits
+        or array_position(r.inherits, x.id) <> i.age
+        or exists (select from unnest(x.inherits) b (id) where array_position(r.inherits, b.id) > i.age)`,
+  ),
+  invariant(
+    // Of another request only where this one continues it; without a step there is nothing in a journal.
+    "inherits_in_one_conversation_request_and_journal",
+    `select r.id::text as offender from runs r join runs x on x.id = any (r.inherits)
+     where x.conversation_id <> r.conversation_id
+        or (x.journal_scope <> r.journal_scope and exists (select from run_steps s where s.run_id = x.id))
+        or x.request_id not in (
+          with recursive before (id) as (
+            select r.request_id union select q.continues from before b join logical_requests q on q.id = b.id where q.continues is not null)
+          select id from before)`,
+  ),
+  invariant(
+    "inherits_ends_with_the_run_before",
+    `select r.id::text as offender from runs r where (r.inherits = '{}') <> (r.inherits_run is null)
+        or (r.inherits_run is not null and not r.inherits_run = any (r.inherits))
+        or r.inherits_through is distinct from (select max(x.next_ordinal) - 1 from runs x where x.id = any (r.inherits))
+     union all select x.id::text from runs x join runs h on h.id = x.superseded_by where not x.id = any (h.inherits)`,
+  ),
+  invariant(
+    "inherits_ordinals_go_on",
+    `select r.id::text as offender from runs r join run_steps s on s.run_id = r.id or s.run_id = any (r.inherits)
+     where r.inherits <> '{}' group by r.id, s.ordinal having count(*) > 1
+     union all select r.id::text from runs r join run_steps s on s.run_id = r.id where s.ordinal <= r.inherits_through
+     union all select r.id::text from runs r join run_steps s on s.run_id = any (r.inherits) where s.ordinal > r.inherits_through`,
+  ),
+  invariant(
     "i7_lease_or_due",
     `select id::text as offender from runs
      where (live and (lease_until is null) = (due_at is null)) or (not live and (lease_until is not null or due_at is not null))`,

@@ -1,5 +1,6 @@
 /** What a Run object may show of the ledger: one row per applied key, references and counts, no transcript. */
 import { DEFAULT_MAX_RUNS } from "#rules/limits.ts";
+import { ofChain } from "./chain.ts";
 import type { Runner } from "./database.ts";
 import { statement, type Values } from "./statement.ts";
 import { CROSSED_ANEW } from "./unsent.ts";
@@ -116,7 +117,7 @@ const MIRROR_SELECT = `
           where e.run_id = r.id and e.kind <> 'reply' and not ${CROSSED_ANEW}) n) f on true
   left join lateral (
     select count(*)::int as total, (array_agg(jsonb_build_object('relation', relation, 'asked', asked, 'done', done, 'reason', reason)
-           order by at desc))[1] as last from interrupts where run_id = r.id or run_id = any (r.inherits)) i on true
+           order by at desc))[1] as last from interrupts where ${ofChain("run_id", "r")}) i on true
   left join lateral (
     select t.tool, s.committed_at from tool_calls t join run_steps s on s.run_id = t.run_id and s.ordinal = t.ordinal
     where t.run_id = r.id and t.outcome is null and t.class <> 'reply' order by t.ordinal, t.idx limit 1) q on r.live
@@ -136,7 +137,7 @@ const MIRROR_SELECT = `
     select jsonb_build_object('kind', 'Question', 'request', q.id, 'since', q.asked_at, 'text', q.text) as request
     from questions q where q.run_id = r.id and q.state = 'open') wq on r.status = 'awaiting_input'
   left join lateral (
-    select jsonb_agg(x.id) as ids from (select a.id from approvals a where a.run_id = r.id and a.state = 'expired'
+    select jsonb_agg(x.id) as ids from (select a.id from approvals a where ${ofChain("a.run_id", "r")} and a.state = 'expired'
       union all select q.id from questions q where q.run_id = r.id and q.state = 'expired') x) z on true`;
 
 const readMirrorStatement = statement({

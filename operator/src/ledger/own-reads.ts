@@ -1,5 +1,6 @@
 /** What a run may read back of its own rows: a whole result, and the turns before those that a request shows. */
 import type { Audience, Evidence } from "#rules/provenance.ts";
+import { ofRun } from "./chain.ts";
 import type { Runner } from "./database.ts";
 import { type EarlierTurn, turnsOf } from "./reads.ts";
 import { statement } from "./statement.ts";
@@ -10,7 +11,7 @@ const readResultStatement = statement({
   columns: { tool: "text", outcome: "text?", result: "text?" },
   text: `
     select tool, outcome, result from tool_calls
-    where run_id = :run and ordinal = :ordinal and idx = :idx and class <> 'reply'`,
+    where ${ofRun("run_id")} and ordinal = :ordinal and idx = :idx and class <> 'reply'`,
 });
 
 const readBeforeStatement = statement({
@@ -21,7 +22,7 @@ const readBeforeStatement = statement({
   text: `
     with earlier as (
       select p.id, p.queued_at, p.status from runs r join runs p on p.conversation_id = r.conversation_id and not p.live and p.id <> r.id
-      where r.id = :run and p.superseded_by is null and p.queued_at <= r.queued_at
+      where r.id = :run and p.superseded_by is null and p.id <> all (r.inherits) and p.queued_at <= r.queued_at
       order by p.queued_at desc, p.id desc offset :skip limit :turns)
     select p.id as run_id, coalesce(a.display, a.ext_id) as actor, e.body, p.status,
       (select c.args ->> 'text' from tool_calls c where c.run_id = p.id and c.class = 'reply' and c.outcome = 'real') as reply

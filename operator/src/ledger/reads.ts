@@ -1,5 +1,6 @@
 /** Reading a run back, whole: what a worker that just claimed it needs to go on where the last commit stands. */
 import type { Evidence } from "#rules/provenance.ts";
+import { ofRun, triggersOf } from "./chain.ts";
 import type { Runner } from "./database.ts";
 import { readEvidence } from "./evidence.ts";
 import { statement } from "./statement.ts";
@@ -35,6 +36,8 @@ const readRunStatement = statement({
     output_tokens: "int8",
     spent_micros: "int8",
     worked_ms: "int8",
+    inherits: "uuid[]",
+    continued_through: "int4",
   },
   text: `
     select r.id, r.conversation_id, r.request_id,
@@ -44,7 +47,8 @@ const readRunStatement = statement({
            g.spec, r.slice, r.status, r.next_ordinal, r.attempts, r.amend_seq, r.stop_requested_at is not null as stop, r.interrupted,
            r.committed_at is not null as committed, r.reply_at is not null as replied,
            r.model_calls, r.tool_calls, r.input_tokens, r.output_tokens, r.spent_micros,
-           r.worked_ms + coalesce(ceil(extract(epoch from pawl_now() - r.leased_at) * 1000), 0)::bigint as worked_ms
+           r.worked_ms + coalesce(ceil(extract(epoch from pawl_now() - r.leased_at) * 1000), 0)::bigint as worked_ms, r.inherits,
+           coalesce((select max(x.next_ordinal) - 1 from runs x where x.id = any (r.inherits) and x.request_id <> r.request_id), 0) as continued_through
     from runs r join conversations c on c.id = r.conversation_id join agents a on a.id = r.agent_id
     join agent_generations g on g.agent_id = r.agent_id and g.generation = r.agent_generation
     where r.id = :run`,
@@ -58,24 +62,36 @@ const readTriggersStatement = statement({
     seq: "int8",
     body: "text?",
     actor: "text",
-    order_key: "text",
+    kind: "text",
+    edits: "jsonb",
     delivered_ordinal: "int4?",
     role: "text",
   },
+  // Of a message that was edited before it was read, the newest words count.
   text: `
-    select t.event_id, e.seq, e.body, coalesce(a.display, a.ext_id) as actor, e.order_key, t.delivered_ordinal, t.role
-    from run_triggers t join message_events e on e.id = t.event_id join actors a on a.id = e.actor_id
-    where t.run_id = :run and e.state in ('in_turn', 'accounted') order by e.order_key, e.seq`,
+    with t as (${triggersOf("(select z.inherits || z.id from runs z where z.id = :run)::uuid[]")})
+    select t.event_id, e.seq, e.body, coalesce(a.display, a.ext_id) as actor, e.kind, t.delivered_ordinal, t.role,
+           (select coalesce(jsonb_agg(jsonb_build_object('seq', d.seq, 'text', coalesce(d.body, '')) order by d.seq), '[]')
+              from message_events d where d.about = e.id and d.kind = 'edit' and d.state = 'applied') as edits
+    from t join message_events e on e.id = t.event_id join actors a on a.id = e.actor_id
+    where e.state in ('in_turn', 'accounted') order by e.order_key, e.seq`,
 });
 
 const readStepsStatement = statement({
   name: "read_steps",
   params: { run: "uuid" },
-  columns: { ordinal: "int4", seen_seq: "int8", response: "jsonb", compaction: "int4", resumed: "bool" },
+  columns: {
+    ordinal: "int4",
+    seen_seq: "int8",
+    response: "jsonb",
+    compaction: "int4",
+    resumed: "bool",
+    edits: "jsonb?",
+  },
   text: `
     select ordinal, seen_seq, response, coalesce((request ->> 'compaction')::int, 0) as compaction,
-           coalesce((request ->> 'resumed')::bool, false) as resumed
-    from run_steps where run_id = :run order by ordinal`,
+           coalesce((request ->> 'resumed')::bool, false) as resumed, request #> '{rows,edits}' as edits
+    from run_steps where ${ofRun("run_id")} order by ordinal`,
 });
 
 const readCallsStatement = statement({
@@ -83,6 +99,7 @@ const readCallsStatement = statement({
   params: { run: "uuid" },
   columns: {
     id: "uuid",
+    run_id: "uuid",
     ordinal: "int4",
     idx: "int4",
     tool: "text",
@@ -96,8 +113,8 @@ const readCallsStatement = statement({
     result: "text?",
   },
   text: `
-    select id, ordinal, idx, tool, class, kind, args, args_hash, target, gate, outcome, result
-    from tool_calls where run_id = :run order by ordinal, idx`,
+    select id, run_id, ordinal, idx, tool, class, kind, args, args_hash, target, gate, outcome, result
+    from tool_calls where ${ofRun("run_id")} order by ordinal, idx`,
 });
 
 const readEffectsStatement = statement({
@@ -120,18 +137,19 @@ const readEffectsStatement = statement({
     select e.id, e.call_id, e.kind, e.target, e.state, e.attempt, e.nonce, e.keyed, e.observation,
            greatest(0, ceil(extract(epoch from coalesce(e.settle_at, pawl_now()) - pawl_now()) * 1000))::bigint as wait_ms,
            ${TIMES_UNSENT} as unsent
-    from commitment_effects e where e.run_id = :run and not ${CROSSED_ANEW} order by e.dispatched_at, e.id`,
+    from commitment_effects e where ${ofRun("e.run_id")} and not ${CROSSED_ANEW} order by e.dispatched_at, e.id`,
 });
 
 const readHistoryStatement = statement({
   name: "read_history",
   params: { run: "uuid", turns: "int4" },
   columns: { run_id: "uuid", actor: "text?", body: "text?", reply: "text?", status: "text" },
-  // Earlier turns of the conversation as messages and replies only, oldest first.
+  // Earlier turns of the conversation as messages and replies only, oldest first. One that this run goes on with is no
+  // history: its steps are this run's own.
   text: `
     with earlier as (
       select p.id, p.queued_at, p.status from runs r join runs p on p.conversation_id = r.conversation_id and not p.live and p.id <> r.id
-      where r.id = :run and p.superseded_by is null order by p.queued_at desc, p.id desc limit :turns)
+      where r.id = :run and p.superseded_by is null and p.id <> all (r.inherits) order by p.queued_at desc, p.id desc limit :turns)
     select p.id as run_id, coalesce(a.display, a.ext_id) as actor, e.body, p.status,
       (select c.args ->> 'text' from tool_calls c where c.run_id = p.id and c.class = 'reply' and c.outcome = 'real') as reply
     from earlier p left join run_triggers t on t.run_id = p.id
@@ -142,10 +160,18 @@ const readHistoryStatement = statement({
 export type TriggerRow = {
   readonly eventId: string;
   readonly seq: number;
+  /** As it was edited last. */
   readonly text: string;
+  /** `seq` of that edit; null: as it was sent. */
+  readonly edit: number | null;
+  readonly edits: readonly { readonly seq: number; readonly text: string }[];
   readonly actor: string;
-  /** answer: the model reads it as the result of its question. */
+  /** message, or edit: new words for a message that was read already. */
+  readonly kind: string;
+  /** How it came into this turn first. answer: the model reads it as the result of its question. */
   readonly role: string;
+  /** The first step whose request contained it; null: none has been recorded yet. */
+  readonly deliveredOrdinal: number | null;
 };
 export type RecordedStep = {
   readonly ordinal: number;
@@ -155,9 +181,13 @@ export type RecordedStep = {
   readonly compaction: number;
   /** Its request said that another worker goes on. */
   readonly resumed: boolean;
+  /** Of the messages in its request that had been edited: which edit. */
+  readonly edits: readonly (readonly [seq: number, edit: number])[];
 };
 export type RecordedCall = {
   readonly id: string;
+  /** The run that made it: this one, or one that it inherits. */
+  readonly runId: string;
   readonly ordinal: number;
   readonly idx: number;
   readonly tool: string;
@@ -223,6 +253,10 @@ export type RunRecord = {
   readonly spentMicros: number;
   /** Time at work, up to this read. */
   readonly workedMs: number;
+  /** The runs whose steps are its own, oldest first. */
+  readonly inherits: readonly string[];
+  /** Steps up to this one are of an earlier request that it goes on with: they count against no limit of its own. */
+  readonly continuedThrough: number;
   readonly triggers: readonly TriggerRow[];
   readonly steps: readonly RecordedStep[];
   readonly calls: readonly RecordedCall[];
@@ -252,10 +286,29 @@ export async function readEffects(db: Runner, runId: string): Promise<RecordedEf
   }));
 }
 
+/** All messages of a turn, in the order in which they were sent. */
+export async function readTriggers(db: Runner, runId: string): Promise<TriggerRow[]> {
+  return (await db.rows(readTriggersStatement, { run: runId })).map((row) => {
+    const edits = row.edits as { seq: number; text: string }[];
+    const edit = edits.at(-1);
+    return {
+      eventId: row.event_id,
+      seq: row.seq,
+      text: edit?.text ?? row.body ?? "",
+      edit: edit?.seq ?? null,
+      edits: [{ seq: 0, text: row.body ?? "" }, ...edits],
+      actor: row.actor,
+      kind: row.kind,
+      role: row.role,
+      deliveredOrdinal: row.delivered_ordinal,
+    };
+  });
+}
+
 export async function readRun(db: Runner, runId: string): Promise<RunRecord> {
   const run = await db.one(readRunStatement, { run: runId });
   const [triggers, steps, calls, effects, history, evidence] = [
-    await db.rows(readTriggersStatement, { run: runId }),
+    await readTriggers(db, runId),
     await db.rows(readStepsStatement, { run: runId }),
     await db.rows(readCallsStatement, { run: runId }),
     await readEffects(db, runId),
@@ -289,21 +342,18 @@ export async function readRun(db: Runner, runId: string): Promise<RunRecord> {
     outputTokens: run.output_tokens,
     spentMicros: run.spent_micros,
     workedMs: run.worked_ms,
-    triggers: triggers.map((row) => ({
-      eventId: row.event_id,
-      seq: row.seq,
-      text: row.body ?? "",
-      actor: row.actor,
-      role: row.role,
-    })),
+    inherits: run.inherits,
+    continuedThrough: run.continued_through,
+    triggers,
     steps: steps.map((row) => ({
       ordinal: row.ordinal,
       seenSeq: row.seen_seq,
       response: row.response,
       compaction: row.compaction,
       resumed: row.resumed,
+      edits: (row.edits ?? []) as RecordedStep["edits"],
     })),
-    calls: calls.map(({ args_hash, ...row }) => ({ ...row, argsHash: args_hash })),
+    calls: calls.map(({ args_hash, run_id, ...row }) => ({ ...row, runId: run_id, argsHash: args_hash })),
     effects,
     earlier: turnsOf(history),
     evidence,

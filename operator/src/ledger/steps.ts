@@ -112,7 +112,7 @@ const commitResultsStatement = statement({
 
 export type CallOutcome = "real" | "rejected" | "skipped" | "cancelled" | "unknown" | "withheld";
 
-export type CallGate = "none" | "open" | "approved" | "rejected" | "expired";
+export type CallGate = "none" | "open" | "approved" | "rejected" | "expired" | "withdrawn";
 
 export type CallRow = Provenance & {
   readonly id: string;

@@ -1,4 +1,5 @@
 /** What a step kept of its request, and the rows that it was built from, as they are now. Read only. */
+import { ofRun } from "./chain.ts";
 import type { Runner } from "./database.ts";
 import { type EarlierTurn, turnsOf } from "./reads.ts";
 import { statement } from "./statement.ts";
@@ -16,7 +17,7 @@ const readRequestsStatement = statement({
   text: `
     select s.ordinal, s.lease_token, s.committed_at, s.request, t.tools
     from run_steps s left join toolsets t on t.hash = s.request ->> 'tools'
-    where s.run_id = :run order by s.ordinal`,
+    where ${ofRun("s.run_id")} order by s.ordinal`,
 });
 
 const readHistoryThroughStatement = statement({

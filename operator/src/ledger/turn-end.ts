@@ -93,7 +93,7 @@ export const endTurn = (from = "verdict", applied = "null::uuid"): string => `
       update tool_calls c set closed_at = pawl_now(),
              outcome = case when c.class = 'reply' and v.reply_at is not null then 'real' when c.class = 'reply' then 'withheld' else 'cancelled' end,
              result = case when c.class = 'reply' and v.reply_at is not null then 'delivered' else 'not run: the turn ended' end
-      from ${from} v where c.run_id = v.id and c.outcome is null and v.ends),${withdrawsQuestions(from)},
+      from ${from} v join runs x on x.id = v.id where c.run_id = any (x.inherits || x.id) and c.outcome is null and v.ends),${withdrawsQuestions(from)},
     conversation as (
       update conversations c set live_run = (select id from next), last_version = ended.version,
              bot_turns = c.bot_turns + (select count(*) from first where bot),

@@ -6,6 +6,7 @@
 import { type Closing, LAST_WORDS } from "./closing.ts";
 import { compacted, type CompactionLevel, READ_EARLIER, roomFor } from "./compaction.ts";
 import { CHARS_PER_TOKEN, HISTORY_SHARE } from "./limits.ts";
+import { labelled, Mail, quoted, type PlacedMessage } from "./said.ts";
 
 export type TranscriptMessage =
   | { readonly role: "system"; readonly content: string }
@@ -50,7 +51,9 @@ export type TranscriptInput = {
     readonly reply: string | null;
     readonly status: string;
   }[];
-  readonly triggers: readonly { readonly actor: string; readonly text: string }[];
+  /** All that people said to this turn, in the order in which they sent it. */
+  readonly triggers: readonly PlacedMessage[];
+  /** Also those of the runs that this one inherits. */
   readonly steps: readonly {
     readonly ordinal: number;
     readonly response: StoredResponse;
@@ -74,15 +77,7 @@ export type TranscriptInput = {
 };
 
 /** Bumped with every change of what this file builds from the same rows. */
-export const BUILDER_VERSION = 5;
-
-/** Nobody speaks for another: a line of a person's that reads like a label (or like Pawl's own words) is quoted. */
-const FORGED = /^(\s*)(\[user\b|\(From Pawl\b)/gim;
-
-const labelled = (message: { actor: string; text: string }): TranscriptMessage => ({
-  role: "user",
-  content: `[user ${message.actor.replaceAll(/[\]\r\n\u2028\u2029]/g, " ")}]\n${message.text.replaceAll(FORGED, "$1> $2")}`,
-});
+export const BUILDER_VERSION = 6;
 
 const blank = (text: string | null): boolean => text === null || text.trim() === "";
 
@@ -161,16 +156,17 @@ function stepMessages(
     if (text === null) {
       return [{ role: "user", content: "(Your last response was empty. Answer, or call a tool.)" }];
     }
-    const note = draft?.outcome === "withheld" ? `(That answer was ${draft.result}.)` : "(That answer was cut.)";
+    // An earlier turn that this one goes on with ended here: its people have read that.
+    if (draft?.outcome === "real") return [{ role: "assistant", content: text }];
+    const unsent = draft?.outcome === "withheld" ? draft.result : "not sent";
+    const note = draft === undefined ? "(That answer was cut.)" : `(That answer was ${unsent}.)`;
     return [
       { role: "assistant", content: text },
       { role: "user", content: note },
     ];
   }
   if (!toolsOffered) {
-    const told = calls
-      .map((call) => `(${callName(call.tool)}: ${(call.result ?? "").replaceAll(FORGED, "$1> $2")})`)
-      .join("\n");
+    const told = calls.map((call) => `(${callName(call.tool)}: ${quoted(call.result ?? "")})`).join("\n");
     return text === null
       ? [{ role: "user", content: told }]
       : [
@@ -260,16 +256,22 @@ function merged(messages: readonly TranscriptMessage[]): TranscriptMessage[] {
 /** Throws when a call has no result: such a request must never leave. */
 export function transcript(rows: TranscriptInput): TranscriptMessage[] {
   const calls = Map.groupBy(shown(rows), ({ ordinal }) => ordinal);
+  const mail = new Mail(rows.triggers, rows.steps.at(-1)?.ordinal ?? 0);
+  const steps = rows.steps.flatMap(({ ordinal, response, resumed }) => {
+    const own = calls.get(ordinal) ?? [];
+    const said = mail.before(ordinal);
+    const isAnswer = own.some((call) => call.class === "reply" && call.outcome === "real");
+    if (isAnswer) mail.answered();
+    else mail.worked();
+    return [...(resumed ? [RESUME] : []), ...said, ...step(rows.toolsOffered, ordinal, response, own)];
+  });
   return merged([
     { role: "system", content: system(rows) },
     ...history(rows),
     ...(rows.reconciling === undefined ? [] : [{ role: "user", content: rows.reconciling } as const]),
-    ...rows.triggers.map(labelled),
-    ...rows.steps.flatMap(({ ordinal, response, resumed }) => [
-      ...(resumed ? [RESUME] : []),
-      ...step(rows.toolsOffered, ordinal, response, calls.get(ordinal) ?? []),
-    ]),
+    ...steps,
     ...(rows.resuming ? [RESUME] : []),
+    ...mail.before(null),
     ...(rows.closing === undefined ? [] : [{ role: "user", content: LAST_WORDS } as const]),
   ]);
 }

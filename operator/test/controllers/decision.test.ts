@@ -146,7 +146,7 @@ describe("a Decision", () => {
       ...(["HashDiffers", "RequesterMayNotApprove", "NotAnApprover"] as const).map((why) =>
         decided({ kind: "refused", why }),
       ),
-      ...(["AlreadyDecided", "Expired", "TurnEnded"] as const).map((over) =>
+      ...(["AlreadyDecided", "Expired", "Withdrawn", "TurnEnded"] as const).map((over) =>
         decided({ kind: "late", state: "approved", by: "x".repeat(253), over }),
       ),
       decided({ kind: "unknown" }),

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { checkInvariants } from "#ledger/invariants.ts";
 import { ingest } from "#ledger/mailbox.ts";
 import type { Consent, Judge } from "#engine/judge.ts";
+import { traceRun } from "#engine/trace.ts";
 import { asks, bench, done, drain, engineAgent, quick, says, writer } from "../support/engine.ts";
 import { sql } from "../support/positions.ts";
 import { useLedger } from "../support/postgres.ts";
@@ -19,7 +20,7 @@ describe("the message after a turn that ended at its limit", () => {
   /** One write, the limit, a question; then this answer, after which the model asks for the same write again. */
   async function after(answer: string, consent: Consent | undefined, actor = ALICE) {
     const agent = await engineAgent(ledger.db, ["echo", "write"], { budgets: { iterations: 1 } });
-    const first = aMessage(agent.id, { actor: ALICE });
+    const first = aMessage(agent.id, { actor: ALICE, text: "file it" });
     const opened = await ingest(ledger.db, first);
     const tool = writer([done("filed as 7")]);
     const write = asks(["write", { to: "issues" }]);
@@ -58,9 +59,55 @@ describe("the message after a turn that ended at its limit", () => {
     const went = await after("yes, please", "yes");
     assert.deepEqual(went.heard, [{ question: "Issue 7 is filed. Shall I go on?", answer: "yes, please" }]);
     assert.equal(went.sent, 1, "nothing was written a second time");
-    assert.match(went.run.calls[0]?.result ?? "", /^\(Not sent again: this is the recorded result.*\nfiled as 7$/s);
+    assert.match(went.run.calls.at(-2)?.result ?? "", /^\(Not sent again: this is the recorded result.*\nfiled as 7$/s);
     assert.deepEqual(went.link, { continues: true, same: true, calls: 2 });
-    assert.match(JSON.stringify(went.requests[0]?.messages), /Issue 7 is filed\. Shall I go on\?/);
+  });
+
+  it("goes on from where that turn stood: its steps are there, its last words are what they were, and nothing twice", async () => {
+    const went = await after("yes, please", "yes");
+    const messages = went.requests[0]?.messages.slice(1) ?? [];
+    assert.deepEqual(
+      messages.map(({ role, content }) => `${role}: ${content ?? ""}`),
+      [
+        "user: [user alice]\nfile it",
+        "assistant: ",
+        "tool: filed as 7",
+        "assistant: Issue 7 is filed. Shall I go on?",
+        "user: [user alice]\nyes, please",
+      ],
+    );
+    assert.deepEqual([went.run.earlier, went.run.continuedThrough], [[], 2]);
+    assert.deepEqual(
+      went.run.steps.map(({ ordinal }) => ordinal),
+      [1, 2, 3, 4],
+    );
+    assert.equal(went.reply, "Went on.");
+    const trace = await traceRun(ledger.db, went.run.id);
+    assert.deepEqual(
+      trace?.steps.map(({ kind }) => kind),
+      ["ok", "ok", "ok", "ok"],
+    );
+  });
+
+  it("is history like any other to the turn after it, each of the two once", async () => {
+    const went = await after("yes, please", "yes");
+    const next = await ingest(
+      ledger.db,
+      aMessage(went.run.agentId, { conversationKey: went.run.conversationKey, text: "thanks", actor: ALICE }),
+    );
+    assert.ok("runId" in next);
+    const { deps, requests } = bench(ledger.db, [says("Welcome.")]);
+    await drain(deps);
+    assert.deepEqual(
+      requests[0]?.messages.slice(1).map(({ content }) => content),
+      [
+        "[user alice]\nfile it",
+        "Issue 7 is filed. Shall I go on?",
+        "[user alice]\nyes, please",
+        "Went on.",
+        "[user alice]\nthanks",
+      ],
+    );
   });
 
   for (const consent of ["unsure", "no", undefined] as const) {

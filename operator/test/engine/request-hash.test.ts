@@ -17,7 +17,7 @@ function rows(steps: number): TranscriptInput {
     toolsOffered: true,
     resuming: false,
     earlier: [],
-    triggers: [{ actor: "alice", text: "go on" }],
+    triggers: [{ actor: "alice", text: "go on", deliveredOrdinal: 1 }],
     steps: ordinals.map((ordinal) => ({
       ordinal,
       resumed: false,

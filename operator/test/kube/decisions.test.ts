@@ -99,8 +99,9 @@ describe("Decisions on a real API server", function () {
       requesterMayApprove: false,
       expiresMs: spec.expiresMs ?? 60_000,
       message: `a person must decide on http_request (issue/1): apply a Decision that names request ${request} and its hash`,
+      seenSeq: 1_000,
     });
-    assert.equal(parked, "parked");
+    assert.equal(parked.kind, "parked");
     return { run, call, request };
   }
 

@@ -97,6 +97,8 @@ describe("the invariants as SQL", () => {
     values ('${NEW}', '${row.call}', '${row.live}', '${row.live}', '${row.liveConversation}', 'h', 'h', 'x', false,
             pawl_now(), pawl_now() + interval '1 hour', '${state}', 'd', 'bob', pawl_now())`;
 
+  const inheriting = (columns: string) => `update runs set ${columns} where id = '${row.live}'`;
+
   /** invariant, what breaks it, and which row is named */
   const broken: Record<string, () => [readonly string[], string]> = {
     i1_one_live_run: () => [
@@ -161,6 +163,25 @@ describe("the invariants as SQL", () => {
     i6_an_ended_run_has_no_open_call: () => [
       [`update tool_calls set run_id = '${row.ended}', idx = 9 where id = '${row.call}'`],
       row.call,
+    ],
+    inherits_ended_runs_and_in_no_circle: () => [
+      [inheriting(`inherits = array['${row.live}'::uuid], inherits_run = '${row.live}', inherits_through = 1`)],
+      row.live,
+    ],
+    inherits_in_one_conversation_request_and_journal: () => [
+      [inheriting(`inherits = array['${row.ended}'::uuid], inherits_run = '${row.ended}', inherits_through = 1`)],
+      row.live,
+    ],
+    inherits_ends_with_the_run_before: () => [
+      [dropChecks("runs"), `update runs set superseded_by = '${row.live}' where id = '${row.ended}'`],
+      row.ended,
+    ],
+    inherits_ordinals_go_on: () => [
+      [
+        inheriting(`inherits = array['${row.ended}'::uuid], inherits_run = '${row.ended}', inherits_through = 0`),
+        `update run_steps set ordinal = 10 where run_id = '${row.ended}'`,
+      ],
+      row.live,
     ],
     i7_lease_or_due: () => [
       [dropChecks("runs"), `update runs set due_at = pawl_now() where id = '${row.live}'`],

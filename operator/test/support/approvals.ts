@@ -26,11 +26,14 @@ export async function aGatedRun(db: Database, calls = 1) {
 }
 
 type Rules = Partial<
-  Pick<Parameters<typeof parkForApproval>[1], "approvers" | "requesterMayApprove" | "expiresMs" | "nonce" | "callId">
+  Pick<
+    Parameters<typeof parkForApproval>[1],
+    "approvers" | "requesterMayApprove" | "expiresMs" | "nonce" | "callId" | "seenSeq"
+  >
 >;
 
-export function park(db: Runner, run: Gated, rules: Rules = {}) {
-  return parkForApproval(db, {
+export async function park(db: Runner, run: Gated, rules: Rules = {}) {
+  const parked = await parkForApproval(db, {
     runId: run.runId,
     token: run.token,
     nonce: uuidv7(),
@@ -40,8 +43,10 @@ export function park(db: Runner, run: Gated, rules: Rules = {}) {
     requesterMayApprove: false,
     expiresMs: 60_000,
     message: "a person must decide",
+    seenSeq: 1_000,
     ...rules,
   });
+  return parked.kind;
 }
 
 export async function approvalOf(db: Runner, run: Gated, index = 0): Promise<Approval> {

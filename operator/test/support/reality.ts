@@ -176,7 +176,7 @@ export async function driveToTheEnd(url: string, run: { runId: string }, benchOf
 /** The run, the text of its reply, and the effects that are none. */
 export async function outcomeOf(db: Database, runId: string) {
   const run = await readRun(db, runId);
-  const call = run.calls.find((row) => row.class === "reply" && row.outcome === "real");
+  const call = run.calls.findLast((row) => row.class === "reply" && row.outcome === "real");
   return {
     run,
     row: await rowOf(db, runId),

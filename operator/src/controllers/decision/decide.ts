@@ -119,6 +119,7 @@ const NOT_FOUND: Outcome = {
 const LATE = {
   AlreadyDecided: "it was decided before",
   Expired: "nobody decided in time; the agent was told that it did not run",
+  Withdrawn: "newer input came first; the call was not run",
   TurnEnded: "the turn that asked has ended",
 } as const;
 
