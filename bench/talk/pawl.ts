@@ -8,7 +8,7 @@ import { Worker } from "../../operator/src/engine/worker.ts";
 import { Database } from "../../operator/src/ledger/database.ts";
 import { ingest } from "../../operator/src/ledger/mailbox.ts";
 import { migrate } from "../../operator/src/ledger/migrate.ts";
-import { listenForDue } from "../../operator/src/ledger/notify.ts";
+import { listenToLedger } from "../../operator/src/ledger/notify.ts";
 import { LEASE_MS, RENEW_MS } from "../../operator/src/rules/limits.ts";
 import { bench, engineAgent, says } from "../../operator/test/support/engine.ts";
 import { aMessage } from "../../operator/test/support/world.ts";
@@ -81,7 +81,7 @@ export function pawl(mode: Mode): TalkSystem {
         return new Worker(deps);
       });
       for (const worker of workers) {
-        listenForDue(url, () => worker.wake(), ending.signal);
+        listenToLedger(url, { due: () => worker.wake(), signal() {} }, ending.signal);
         worker.start();
       }
     },

@@ -11,10 +11,12 @@ import { asRows } from "#engine/emissions.ts";
 import type { Credentials } from "#engine/ports.ts";
 import { readEndpoint } from "#engine/agent.ts";
 import { Classifier } from "#engine/classify.ts";
+import { Decider } from "#engine/decider.ts";
 import { ModelJudge } from "#engine/judge.ts";
 import { Redaction } from "#engine/redaction.ts";
 import { keepCheckingRefs } from "#engine/refs.ts";
 import { keepLookingAtWaits, lookAtWaits, tellOthers } from "#engine/waits.ts";
+import { Signals } from "#engine/signals.ts";
 import { Worker } from "#engine/worker.ts";
 import { KubeClient } from "#kube/client.ts";
 import { connect, type Connection } from "#kube/connection.ts";
@@ -23,7 +25,7 @@ import { Database } from "#ledger/database.ts";
 import { oldestSnapshotMs } from "#ledger/health.ts";
 import { claimLedger } from "#ledger/installation.ts";
 import { checkSchema } from "#ledger/migrate.ts";
-import { listenForDue } from "#ledger/notify.ts";
+import { listenToLedger } from "#ledger/notify.ts";
 import { mcpServers } from "#mcp/servers.ts";
 import { OpenAiModels } from "#models/openai.ts";
 import { serveHealth, type Probe } from "#observability/http.ts";
@@ -145,6 +147,7 @@ function workerDeps({ config, db, log, metrics, credentials, redaction, model }:
     settings: { owner: config.instance, ...config, ...installModel, ...decisionModel(config) },
     log,
     meter: metrics.engine,
+    signals: new Signals(),
   };
   const judge = new ModelJudge(new Classifier(deps));
   return { ...deps, judge, sensitivity: (text, whose) => judge.sensitivity(text, whose) };
@@ -251,10 +254,16 @@ async function work(self: Process, db: Database, kube: KubeClient | null): Promi
     // Before the first claim: a worker that was started again has forgotten what it was told.
     await lookAtWaits(deps, model).catch((error: Error) => log.warn({ error: error.message }, "no waits were read"));
     const worker = new Worker(deps);
-    listenForDue(ledgerUrl(config), () => worker.wake(), stop.signal);
+    const decider = new Decider(deps);
+    const due = () => {
+      worker.wake();
+      decider.wake();
+    };
+    listenToLedger(ledgerUrl(config), { due, signal: (runId) => deps.signals?.tell(runId) }, stop.signal);
     worker.start();
     probes.push({ name: "worker", ready: () => worker.healthy });
     running.push(
+      decider.run(stop.signal),
       keepCheckingRefs(deps, stop.signal),
       keepLookingAtWaits(deps, model, stop.signal),
       stopped(stop.signal).then(() => worker.stop()),

@@ -1,9 +1,9 @@
 /** Hashes of canonical JSON (RFC 8785): equal for equal values, whatever the order of their keys. */
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import canonicalize from "canonicalize";
 
 export function canonicalHash(value: unknown): string {
   const text = canonicalize(value);
   if (text === undefined) throw new TypeError("not a JSON value");
-  return createHash("sha256").update(text).digest("hex");
+  return hash("sha256", text, "hex");
 }

@@ -4,6 +4,7 @@ import type { afterFailure } from "#rules/retry.ts";
 import type { Judge } from "./judge.ts";
 import type { Clock, Credentials, ModelEndpoint, ModelPort, Outbound, Tool, ToolServers } from "./ports.ts";
 import type { Redaction } from "./redaction.ts";
+import type { Signals } from "./signals.ts";
 
 export interface Log {
   info(fields: Readonly<Record<string, unknown>>, message: string): void;
@@ -23,6 +24,8 @@ export type EngineSettings = {
   readonly owner: string;
   readonly leaseMs: number;
   readonly renewMs: number;
+  /** Between two looks at a run that is held; absent = its constant. */
+  readonly lookMs?: number;
   readonly sendMs: number;
   readonly settleSlackMs: number;
   readonly pollMs: number;
@@ -61,6 +64,8 @@ export type EngineDeps = {
   readonly settings: EngineSettings;
   readonly log: Log;
   readonly meter: Meter;
+  /** Tells a holder at once that something was said to its run; absent: it finds out when it looks. */
+  readonly signals?: Signals;
   /** May what people said here be told in other conversations of the agent? Unsure, or nobody to ask: no. */
   readonly sensitivity?: Judge["sensitivity"];
 };

@@ -1,9 +1,13 @@
 /**
  * Holding a lease: renewed in the background, given up by the holder itself when the ledger has not confirmed it for
- * the lease's length (its rows may be somebody else's by then). What a renewal brings back is a signal.
+ * the lease's length (its rows may be somebody else's by then). What a renewal brings back is a signal; between two of
+ * them the holder looks at its run, at once when it is told to: a stop or a restart ends a model call, not the next lease.
  */
-import { renewLease } from "#ledger/leases.ts";
+import { lookAtRun, renewLease } from "#ledger/leases.ts";
 import type { EngineDeps } from "./deps.ts";
+
+/** How long a holder that nobody tells anything works on after a stop or a restart. */
+export const LOOK_AT_RUN_MS = 1_000;
 
 export class HeldLease {
   readonly runId: string;
@@ -16,10 +20,12 @@ export class HeldLease {
   streamed = 0;
   readonly #deps: EngineDeps;
   #ticks: NodeJS.Timeout | undefined;
+  readonly #looks: NodeJS.Timeout;
   #deadline: NodeJS.Timeout | undefined;
   /** Monotonic; when the request left whose answer proved the lease. The ledger's own count began later. */
   #proof: number;
   #over = false;
+  readonly #deaf: () => void;
 
   /** `askedAt`: monotonic milliseconds before the claim was sent. */
   constructor(deps: EngineDeps, runId: string, token: number, askedAt: number) {
@@ -30,6 +36,8 @@ export class HeldLease {
     // Renewals overlap on purpose: one that hangs in a dead connection must not keep the next from another one.
     this.#ticks = setInterval(() => void this.#renew(), deps.settings.renewMs);
     this.#watch();
+    this.#deaf = deps.signals?.on(runId, () => void this.#look()) ?? (() => {});
+    this.#looks = setInterval(() => void this.#look(), deps.settings.lookMs ?? LOOK_AT_RUN_MS);
     if (deps.clock.monotonic() - askedAt > deps.settings.renewMs) void this.#renew();
   }
 
@@ -43,6 +51,8 @@ export class HeldLease {
    */
   letGo(): void {
     this.#over = true;
+    this.#deaf();
+    clearInterval(this.#looks);
     clearInterval(this.#ticks);
     clearTimeout(this.#deadline);
   }
@@ -69,6 +79,20 @@ export class HeldLease {
     } catch (error) {
       if (this.#over) return;
       this.#deps.log.warn({ run: this.runId, error: (error as Error).message }, "a lease could not be renewed");
+    }
+  }
+
+  /** Proves nothing about the lease: only renewals do. One that fails says nothing either. */
+  async #look(): Promise<void> {
+    if (this.#over) return;
+    try {
+      const found = await lookAtRun(this.#deps.db, this.runId, this.token);
+      if (this.#over) return;
+      if (found.kind === "held") this.noteStop(found.stop);
+      else this.#lose(found.kind === "ended" ? "the run ended" : "another worker holds it");
+    } catch (error) {
+      if (this.#over) return;
+      this.#deps.log.warn({ run: this.runId, error: (error as Error).message }, "a run could not be looked at");
     }
   }
 

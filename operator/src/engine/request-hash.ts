@@ -19,21 +19,24 @@ export function hashOf(part: object): string {
   return hash;
 }
 
-type Begun = { readonly parts: readonly string[]; readonly hash: Hash };
+type Begun = { readonly messages: readonly object[]; readonly parts: readonly string[]; readonly hash: Hash };
 
 /** By list of tools, which is one object for all requests of a turn: what its last request began with. */
 const begun = new WeakMap<object, Begun>();
 
-/** The hash so far, over a line for each part; of a request that only goes on from the last one, over what is new. */
-function over(parts: readonly string[], tools: object): Hash {
+/** The hash so far, over a line for each message; of a request that only goes on from the last one, over what is new. */
+function over(messages: readonly object[], tools: object): Hash {
   const last = begun.get(tools);
+  const parts = messages.map((message, index) =>
+    message === last?.messages[index] ? (last.parts[index] ?? hashOf(message)) : hashOf(message),
+  );
   const goesOn = last !== undefined && last.parts.every((part, index) => part === parts[index]);
   const hash = goesOn ? last.hash : createHash("sha256");
   for (let index = goesOn ? last.parts.length : 0; index < parts.length; index += 1) hash.update(`${parts[index]}\n`);
-  begun.set(tools, { parts, hash });
+  begun.set(tools, { messages, parts, hash });
   return hash;
 }
 
 export function requestHash({ messages, tools }: Pick<ModelRequest, "messages" | "tools">): string {
-  return over(messages.map(hashOf), tools).copy().update(hashOf(tools)).digest("hex");
+  return over(messages, tools).copy().update(hashOf(tools)).digest("hex");
 }

@@ -86,6 +86,15 @@ const renewLeaseStatement = statement({
     select verdict, stop_requested_at is not null as stop, amend_seq from verdict`,
 });
 
+const lookAtRunStatement = statement({
+  name: "look_at_run",
+  params: { run: "uuid", token: "int8" },
+  columns: { live: "bool", held: "bool", stop: "bool" },
+  text: `
+    select live, lease_token = :token and lease_owner is not null as held, stop_requested_at is not null as stop
+    from runs where id = :run`,
+});
+
 const releaseLeaseStatement = statement({
   name: "release_lease",
   guarded: true,
@@ -175,6 +184,17 @@ export async function renewLease(
   const row = await db.one(renewLeaseStatement, { run: runId, token, lease_ms: leaseMs, streamed });
   if (row.verdict === "renewed") return { kind: "renewed", stop: row.stop, amendSeq: row.amend_seq };
   return { kind: row.verdict === "ended" ? "ended" : "lost" };
+}
+
+/** What became of a run that somebody holds: read, and nothing is renewed by it. */
+export async function lookAtRun(
+  db: Runner,
+  runId: string,
+  token: number,
+): Promise<{ kind: "held"; stop: boolean } | { kind: "lost" } | { kind: "ended" }> {
+  const row = await db.one(lookAtRunStatement, { run: runId, token });
+  if (!row.live) return { kind: "ended" };
+  return row.held ? { kind: "held", stop: row.stop } : { kind: "lost" };
 }
 
 export type Release = {

@@ -1,6 +1,7 @@
 /**
- * Listening for `pawl_due`: a hint that a run became due. The connection may go silent without anybody noticing, so
- * nothing depends on it; it is made anew when it breaks.
+ * Listening for what the ledger tells: `pawl_due`, a run became due or a message waits for a decision; `pawl_signal`,
+ * something was said to a run that somebody holds (its id). Hints only: the connection may go silent without anybody
+ * noticing, so nothing depends on it; it is made anew when it breaks.
  */
 import pg from "pg";
 import { CONNECT_TIMEOUT_MS } from "./database.ts";
@@ -8,8 +9,14 @@ import { CONNECT_TIMEOUT_MS } from "./database.ts";
 /** Between two tries to listen again. */
 export const RECONNECT_MS = 1_000;
 
-/** Calls `wake` on every notification, and once after each (re)connect, until the signal aborts. */
-export function listenForDue(url: string, wake: () => void, signal: AbortSignal): void {
+export type Heard = {
+  readonly due: () => void;
+  /** Null: after a (re)connect, when some may have been missed. */
+  readonly signal: (runId: string | null) => void;
+};
+
+/** Calls back on every notification, and once after each (re)connect, until the signal aborts. */
+export function listenToLedger(url: string, heard: Heard, signal: AbortSignal): void {
   if (signal.aborted) return;
   const client = new pg.Client({
     connectionString: url,
@@ -26,7 +33,7 @@ export function listenForDue(url: string, wake: () => void, signal: AbortSignal)
     if (signal.aborted) return;
     const timer = setTimeout(() => {
       signal.removeEventListener("abort", cancel);
-      listenForDue(url, wake, signal);
+      listenToLedger(url, heard, signal);
     }, RECONNECT_MS);
     const cancel = () => clearTimeout(timer);
     signal.addEventListener("abort", cancel, { once: true });
@@ -34,9 +41,16 @@ export function listenForDue(url: string, wake: () => void, signal: AbortSignal)
   signal.addEventListener("abort", end, { once: true });
   client.on("error", end);
   client.on("end", end);
-  client.on("notification", wake);
+  client.on("notification", ({ channel, payload }) => {
+    if (channel === "pawl_signal") heard.signal(payload ?? null);
+    else heard.due();
+  });
+  const listening = () => {
+    heard.due();
+    heard.signal(null);
+  };
   client
     .connect()
-    .then(() => client.query("listen pawl_due").then(wake), end)
+    .then(() => client.query("listen pawl_due; listen pawl_signal").then(listening), end)
     .catch(end);
 }

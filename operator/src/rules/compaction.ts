@@ -124,6 +124,7 @@ function shortenedRow<T extends Result>(call: T, whole: string): T {
 export function compacted<T extends Result>(results: readonly T[], room: Room): T[] {
   const bytes = results.map(weightOf);
   const cut = cutOf(bytes, room);
+  if (cut === 0) return [...results];
   return results.map((call, index) =>
     index < cut && (bytes[index] ?? 0) > 0 && call.result !== null ? shortenedRow(call, call.result) : call,
   );

@@ -241,37 +241,40 @@ function shown(input: TranscriptInput): TranscriptInput["calls"] {
   return [...replies, ...compacted(others, roomFor(input.contextTokens, input.compaction))];
 }
 
+/** By ordinal: a list and no map, for it is made anew of all calls of a run at each of its steps. */
+function byStep(calls: readonly ShownCall[]): readonly (readonly ShownCall[] | undefined)[] {
+  const steps: ShownCall[][] = [];
+  for (const call of calls) (steps[call.ordinal] ??= []).push(call);
+  return steps;
+}
+
 /** Some providers refuse two messages of one role in a row: what people and Pawl say one after the other is one. */
-function merged(messages: readonly TranscriptMessage[]): TranscriptMessage[] {
-  const result: TranscriptMessage[] = [];
-  for (const message of messages) {
-    const last = result.at(-1);
-    if (message.role === "user" && last?.role === "user") {
-      result[result.length - 1] = { role: "user", content: `${last.content}\n\n${message.content}` };
-    } else result.push(message);
+function append(messages: TranscriptMessage[], more: readonly TranscriptMessage[]): void {
+  for (const message of more) {
+    const last = message.role === "user" ? messages.at(-1) : undefined;
+    if (last?.role === "user") {
+      messages[messages.length - 1] = { role: "user", content: `${last.content}\n\n${message.content}` };
+    } else messages.push(message);
   }
-  return result;
 }
 
 /** Throws when a call has no result: such a request must never leave. */
 export function transcript(rows: TranscriptInput): TranscriptMessage[] {
-  const calls = Map.groupBy(shown(rows), ({ ordinal }) => ordinal);
+  const calls = byStep(shown(rows));
   const mail = new Mail(rows.triggers, rows.steps.at(-1)?.ordinal ?? 0);
-  const steps = rows.steps.flatMap(({ ordinal, response, resumed }) => {
-    const own = calls.get(ordinal) ?? [];
-    const said = mail.before(ordinal);
-    const isAnswer = own.some((call) => call.class === "reply" && call.outcome === "real");
-    if (isAnswer) mail.answered();
+  const messages: TranscriptMessage[] = [{ role: "system", content: system(rows) }];
+  append(messages, history(rows));
+  if (rows.reconciling !== undefined) append(messages, [{ role: "user", content: rows.reconciling }]);
+  for (const { ordinal, response, resumed } of rows.steps) {
+    const own = calls[ordinal] ?? [];
+    if (resumed) append(messages, [RESUME]);
+    append(messages, mail.before(ordinal));
+    append(messages, step(rows.toolsOffered, ordinal, response, own));
+    if (own.some((call) => call.class === "reply" && call.outcome === "real")) mail.answered();
     else mail.worked();
-    return [...(resumed ? [RESUME] : []), ...said, ...step(rows.toolsOffered, ordinal, response, own)];
-  });
-  return merged([
-    { role: "system", content: system(rows) },
-    ...history(rows),
-    ...(rows.reconciling === undefined ? [] : [{ role: "user", content: rows.reconciling } as const]),
-    ...steps,
-    ...(rows.resuming ? [RESUME] : []),
-    ...mail.before(null),
-    ...(rows.closing === undefined ? [] : [{ role: "user", content: LAST_WORDS } as const]),
-  ]);
+  }
+  if (rows.resuming) append(messages, [RESUME]);
+  append(messages, mail.before(null));
+  if (rows.closing !== undefined) append(messages, [{ role: "user", content: LAST_WORDS }]);
+  return messages;
 }

@@ -41,6 +41,7 @@ describe("the message after a turn that ended at its limit", () => {
               return Promise.resolve(consent);
             },
             sensitivity: () => Promise.resolve("unsure"),
+            relation: () => Promise.resolve("unsure"),
           };
     const { deps, requests } = bench(ledger.db, [write, says("Went on.")], [quick, tool], {
       deps: judge === undefined ? {} : { judge },

@@ -464,9 +464,8 @@ describe("a decision about a message that met a turn", () => {
     const first = await undecidedOf(ledger, position);
     const second = await undecidedOf(ledger, position);
     // Its snapshot knows the first one as undecided; the row it waited for does not.
-    const [, found] = await overlap(
-      { db: ledger.db, body: (tx) => decideAs(tx as typeof ledger.db, first, "refines", PREEMPT) },
-      () => decideAs(ledger.db, second, "refines", PREEMPT),
+    const [, found] = await overlap({ db: ledger.db, body: (tx) => decideAs(tx, first, "refines", PREEMPT) }, () =>
+      decideAs(ledger.db, second, "refines", PREEMPT),
     );
     assert.equal(found.kind, "folded");
     assert.ok(met.get("decide_event")?.has("again") === true);

@@ -1,6 +1,6 @@
 /** Messages that wait for a decision, and turns at every position, straight as rows: hundreds of them in seconds. */
 import { v7 as uuidv7 } from "uuid";
-import type { Database } from "#ledger/database.ts";
+import type { Runner } from "#ledger/database.ts";
 import { type DecidedEvent, type Decision, decideEvent } from "#ledger/decide.ts";
 import { type Policy, policyOf, type Position } from "#rules/interrupt.ts";
 import { conversationOf, type Place, sql } from "./positions.ts";
@@ -57,7 +57,7 @@ export const undecidedOf = async (
 ) => anUndecided(place, await conversationOf(place, run.runId), changes);
 
 export function decideAs(
-  db: Database,
+  db: Runner,
   waits: Waits,
   relation: Decision["relation"],
   policy: Partial<Policy> = {},
@@ -75,45 +75,64 @@ export type Cell = {
   readonly bound: "no" | "interruptions" | "deadline" | "closed";
 };
 
-/** A conversation of its own whose turn stands at the cell, with one undecided message. Alice asked; Bob is another person. */
-export function cells(place: Place, agentId: string, actors: { alice: string; bob: string }) {
-  return async (cell: Cell): Promise<Waits & { runId: string | null }> => {
-    const [conversation, request, run, event] = [uuidv7(), uuidv7(), uuidv7(), uuidv7()];
-    const free = cell.position === "free";
-    const committed = cell.position === "committed" || cell.position === "replied";
-    const status = { window: "queued", waiting: "awaiting_input" }[cell.position as string] ?? "running";
-    const leased = status === "running";
-    const { bound, room, stopping } = cell;
-    const replied = cell.position === "replied";
-    const author = cell.entitled ? actors.alice : actors.bob;
-    const turn = [run, request, actors.alice, status, leased, committed, replied, stopping, room, bound];
-    const values = [conversation, agentId, free, ...turn, event, author, cell.sameGrants ? "" : "more"];
-    await sql(
-      place,
-      `with c as (
-         insert into conversations (id, agent_id, connector, ext_key, head_seq, max_count, live_run, created_at)
-         values ($1::uuid, $2::uuid, 'kubernetes/demo', $1::uuid::text, 2, 20, case when $3::bool then null else $4::uuid end, pawl_now())),
-       q as (
-         insert into logical_requests (id, conversation_id, requester, opened_at) values ($5, $1, $6, pawl_now())),
-       r as (
-         insert into runs (id, root_id, conversation_id, request_id, journal_scope, agent_id, agent_generation, status, live,
-                           due_at, lease_owner, lease_until, committed_at, committed_by, reply_at, stop_requested_at,
-                           requester, addressed, trigger_count, interruptions, closed_to_interrupts, deadline_at,
-                           hold_seq, hold_until, version, queued_at, changed_at)
-         select $4, $4, $1, $5, $4, $2, 1, $7::text, true,
-                case when $8::bool then null else pawl_now() + interval '1 day' end, case when $8 then 'worker' end,
-                case when $8 then pawl_now() + interval '1 day' end,
-                case when $9::bool then pawl_now() end, case when $9 then $4::uuid end, case when $10::bool then pawl_now() end,
-                case when $11::bool then pawl_now() end, $6, $6, case when $12::bool then 1 else 20 end,
-                case when $13::text = 'interruptions' then 3 else 2 end, $13 = 'closed',
-                pawl_now() + case when $13 = 'deadline' then interval '-1 second' else interval '1 hour' end,
-                2, pawl_now() + interval '1 minute', 1, pawl_now(), pawl_now() where not $3)
-       insert into message_events (id, conversation_id, seq, kind, ext_id, order_key, actor_id, state, grants, received_at)
-       values ($14::uuid, $1, 2, 'message', $14::uuid::text, '2', $15, 'undecided', $16, pawl_now())`,
-      values,
-    );
-    return { conversationId: conversation, eventId: event, seq: 2, runId: free ? null : run };
-  };
+export type AtCell = Waits & { readonly runId: string | null };
+
+/**
+ * Conversations of their own whose turns stand at these cells, each with one undecided message; all in one statement.
+ * Alice asked; Bob is another person.
+ */
+export async function atCells(
+  place: Place,
+  agentId: string,
+  actors: { alice: string; bob: string },
+  cells: readonly Cell[],
+): Promise<AtCell[]> {
+  const rows = cells.map((cell) => ({
+    ...cell,
+    conversation: uuidv7(),
+    request: uuidv7(),
+    run: cell.position === "free" ? null : uuidv7(),
+    event: uuidv7(),
+    author: cell.entitled ? actors.alice : actors.bob,
+    replied: cell.position === "replied",
+    committed: cell.position === "committed" || cell.position === "replied",
+    status: { window: "queued", waiting: "awaiting_input" }[cell.position as string] ?? "running",
+    grants: cell.sameGrants ? "" : "more",
+  }));
+  await sql(
+    place,
+    `with x as materialized (
+       select * from jsonb_to_recordset($1) as x (conversation uuid, request uuid, run uuid, event uuid, author uuid, replied bool,
+         committed bool, status text, grants text, stopping bool, room bool, bound text)),
+     c as (
+       insert into conversations (id, agent_id, connector, ext_key, head_seq, max_count, live_run, created_at)
+       select conversation, $2::uuid, 'kubernetes/demo', conversation::text, 2, 20, run, pawl_now() from x),
+     q as (
+       insert into logical_requests (id, conversation_id, requester, opened_at)
+       select request, conversation, $3::uuid, pawl_now() from x),
+     r as (
+       insert into runs (id, root_id, conversation_id, request_id, journal_scope, agent_id, agent_generation, status, live,
+                         due_at, lease_owner, lease_until, committed_at, committed_by, reply_at, stop_requested_at,
+                         requester, addressed, trigger_count, interruptions, closed_to_interrupts, deadline_at,
+                         hold_seq, hold_until, version, queued_at, changed_at)
+       select run, run, conversation, request, run, $2, 1, status, true,
+              case when status <> 'running' then pawl_now() + interval '1 day' end, case when status = 'running' then 'worker' end,
+              case when status = 'running' then pawl_now() + interval '1 day' end,
+              case when committed then pawl_now() end, case when committed then run end, case when replied then pawl_now() end,
+              case when stopping then pawl_now() end, $3, $3, case when room then 1 else 20 end,
+              case when bound = 'interruptions' then 3 else 2 end, bound = 'closed',
+              pawl_now() + case when bound = 'deadline' then interval '-1 second' else interval '1 hour' end,
+              2, pawl_now() + interval '1 minute', 1, pawl_now(), pawl_now() from x where run is not null)
+     insert into message_events (id, conversation_id, seq, kind, ext_id, order_key, actor_id, state, grants, received_at)
+     select event, conversation, 2, 'message', event::text, '2', author, 'undecided', grants, pawl_now() from x`,
+    [JSON.stringify(rows), agentId, actors.alice],
+  );
+  return rows.map(({ conversation, event, run }) => ({
+    conversationId: conversation,
+    eventId: event,
+    seq: 2,
+    runId: run,
+  }));
 }
 
 export { anAgent };

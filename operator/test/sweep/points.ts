@@ -52,6 +52,7 @@ export const SWEPT = [
   "remember",
   "recall",
   "closed_gates",
+  "claim_undecided",
   "pin_toolset",
   "read_toolset",
   "read_effect",
@@ -68,10 +69,14 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   ingest_event: "controller's ingest; kube tests, ledger tests with swallowed replies",
   read_run_key: "controller, read only",
   read_event: "controller, read only",
+  change_event: "ingest of edits and deletes, no worker's; ledger tests",
+  read_change: "ingest of edits and deletes, read only",
   read_position: "controller, read only",
   ensure_actor: "controller; ledger tests",
   request_stop: "controller; ledger tests with swallowed replies, races with crossings",
   decide_event: "ingest and decider; ledger tests with a swallowed reply",
+  read_under_way: "only when a model is asked about a message; engine tests",
+  look_at_run: "a timer's read, only of a run that takes a second; engine tests",
   withdraw_event: "controller; ledger tests",
   read_mirror: "controller, read only",
   changed_mirrors: "controller, read only",
@@ -120,7 +125,16 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
 };
 
 /** A timer's statements come any number of times: their first occurrence stands for them. */
-const TIMED = new Set(["claim_run", "next_due", "renew_lease", "agents_to_check", "record_refs", "closed_gates"]);
+const TIMED = new Set([
+  "claim_run",
+  "next_due",
+  "renew_lease",
+  "agents_to_check",
+  "record_refs",
+  "closed_gates",
+  "claim_undecided",
+  "look_at_run",
+]);
 
 export type Point = { readonly name: string; readonly occurrence: number };
 
