@@ -2,7 +2,7 @@
  * The messages of a turn in its story: with what it began, what came while it was at work, what was decided about each
  * and who said so, and where it was restarted. Pure.
  */
-import type { Story, StoryCall, StoryInterrupt, StoryMessage, StoryRun } from "#ledger/story.ts";
+import type { Story, StoryInterrupt, StoryMessage, StoryRun } from "#ledger/story.ts";
 import { clipped, timed, under } from "./story-text.ts";
 
 /** Something that happened between steps. */
@@ -96,10 +96,7 @@ export function decisionWords(interrupt: StoryInterrupt): string {
 }
 
 const asked = (message: StoryMessage): string[] => [
-  timed(
-    message.at,
-    `${message.actor} ${message.role === "answer" ? "answered" : "asked"}${from(message.object)}, ${readBy(message)}:`,
-  ),
+  timed(message.at, `${message.actor} asked${from(message.object)}, ${readBy(message)}:`),
   ...under(message.text),
 ];
 
@@ -132,6 +129,8 @@ export function entries(story: Story): Entry[] {
   const later = story.runs.slice(1).map((run, index) => ({ run, before: story.runs[index] ?? run }));
   const restarts = later.filter(({ before }) => before.superseded);
   for (const message of story.messages) {
+    // What a Decision answered is told with its question.
+    if (message.role === "answer") continue;
     if (opened.has(message.event) || story.interrupts.some(({ event }) => event === message.event)) continue;
     list.push({ at: message.at, lines: asked(message) });
   }
@@ -170,25 +169,6 @@ function named({ at, lines, event, about }: Told, index: number, all: readonly T
 
 const linked = ({ run, object }: { run: string; object: string | null }): string =>
   object === null ? `run ${run}` : `Run ${object} (run ${run})`;
-
-const CLOSED: Readonly<Record<string, string>> = {
-  expired: "nobody answered in time",
-  withdrawn: "it was not waited for any more",
-};
-
-/** What a call asked people, and who answered. */
-export function questionLines(story: Story, call: StoryCall): string[] {
-  return story.questions
-    .filter((question) => question.call === call.id)
-    .flatMap(({ id, state, askedAt, expiresAt, closedAt, by }) => {
-      const until = `until ${expiresAt.toISOString().slice(0, 16)}Z`;
-      const over = state === "answered" ? `${by ?? "somebody"} answered` : CLOSED[state];
-      return [
-        timed(askedAt, `  waits for an answer: request ${id}, ${until}`),
-        ...(closedAt === null || over === undefined ? [] : [timed(closedAt, `  ${over}`)]),
-      ];
-    });
-}
 
 /** What this turn has to do with others. */
 export function reconcileLines({ reconciles }: Story): string[] {

@@ -15,9 +15,6 @@ export const MAIL_COLUMNS = `
          left join run_keys k on k.event_id = e.id where ${ofChain("i.run_id", "r")}) as interrupts,
       (select coalesce(jsonb_agg(jsonb_build_object('id', p.id, 'queuedAt', p.queued_at, 'startedAt', p.started_at, 'endedAt', p.ended_at,
            'superseded', p.superseded_by is not null) order by p.queued_at), '[]') from runs p where ${ofChain("p.id", "r")}) as runs,
-      (select coalesce(jsonb_agg(jsonb_build_object('id', u.id, 'call', u.call_id, 'state', u.state, 'askedAt', u.asked_at, 'expiresAt', u.expires_at,
-           'closedAt', u.closed_at, 'by', coalesce(w.display, w.ext_id)) order by u.asked_at), '[]')
-         from questions u left join actors w on w.id = u.answered_by where ${ofChain("u.run_id", "r")}) as questions,
       (select jsonb_build_object('run', p.id, 'object', (select k.object_name from run_triggers t join message_events e on e.id = t.event_id
            join run_keys k on k.event_id = e.id where t.run_id = p.id order by e.seq limit 1))
          from logical_requests q join runs p on p.request_id = q.reconciles where q.id = r.request_id order by p.queued_at desc limit 1) as reconciles,
@@ -70,15 +67,3 @@ export type StoryRun = {
 };
 
 export type StoryLink = { readonly run: string; readonly object: string | null };
-
-/** What the turn asked people, and waited for. */
-export type StoryQuestion = {
-  readonly id: string;
-  readonly call: string;
-  readonly state: "open" | "answered" | "expired" | "withdrawn";
-  readonly askedAt: Date;
-  readonly expiresAt: Date;
-  readonly closedAt: Date | null;
-  /** Who answered. */
-  readonly by: string | null;
-};

@@ -212,19 +212,4 @@ describe("pawl why: messages that met the turn", () => {
     assert.match(told, /→ alice: waits for the next turn: nobody could say what it is about/);
     assert.ok(told.indexOf("alice wrote:") < told.indexOf("→ Run one"));
   });
-
-  it("tells what it asked people, who answered, and what nobody answered", () => {
-    const question = { id: "request-7", call: "call-1", askedAt: at(11), expiresAt: at(50) };
-    const asking = { ...write, tool: "ask_user", class: "internal_durable", args: { question: "Which colour?" } };
-    const told = (changes: object) =>
-      renderWhy(story({ steps: [step(1)], calls: [asking], questions: [{ ...question, ...changes } as never] }));
-    const answered = told({ state: "answered", closedAt: at(12), by: "bob" });
-    assert.match(
-      answered,
-      /ask_user \{"question":"Which colour\?"\}\n09:00:11\.000 {4}waits for an answer: request request-7, until/,
-    );
-    assert.match(answered, /09:00:12\.000 {4}bob answered\n/);
-    assert.match(told({ state: "expired", closedAt: at(50), by: null }), /nobody answered in time/);
-    assert.match(told({ state: "open", closedAt: null, by: null }), /request-7, until[^\n]+\n {18}→/);
-  });
 });
