@@ -252,7 +252,7 @@ export type Decision = {
   readonly eventId: string;
   readonly relation: Relation;
   /** Who says so. */
-  readonly source: "policy" | "stop_word" | "model";
+  readonly source: "policy" | "stop_word" | "model" | "edit" | "delete";
   readonly policy: Pick<Policy, "who" | "midTurn" | "afterCommit" | "maxSupersessions">;
 };
 

@@ -84,6 +84,9 @@ const ingestEvent = statement({
     order_key: "text",
     actor: "uuid",
     body: "text",
+    shown: "text?",
+    about: "uuid?",
+    reconciles: "uuid?",
     slice: "jsonb",
     generation: "int8",
     addressed: "bool",
@@ -112,7 +115,7 @@ const ingestEvent = statement({
     live_run as ( -- not visible yet although the conversation names it: our snapshot is too old
       select r.* from runs r join locked l on r.id = l.live_run for no key update of r),
     judged as (
-      select l.*, r.id as live_id, r.status, r.reply_at, r.trigger_count, r.grants = :grants as same_grants,${ENTITLED} as entitled,
+      select l.*, r.id as live_id, r.status, r.request_id, r.reply_at, r.trigger_count, r.grants = :grants as same_grants,${ENTITLED} as entitled,
              r.interruptions >= :max_supersessions or coalesce(r.deadline_at <= pawl_now(), false) as bound, pawl_now() as now
       from locked l left join live_run r on true),
     verdict as (
@@ -132,17 +135,17 @@ const ingestEvent = statement({
       from verdict where verdict not in ('again', 'stops') and :key is not null
       on conflict do nothing returning key),
     event as (
-      insert into message_events (id, conversation_id, seq, kind, ext_id, ext_rev, order_key, actor_id, addressed, bot, body, state,
+      insert into message_events (id, conversation_id, seq, kind, ext_id, ext_rev, order_key, actor_id, addressed, bot, body, shown, about, reconciles, state,
                                   run_id, slice, grants, mid_turn, quiet_until, wait_until, deadline_ms, received_at)
-      select :event, v.id, v.head_seq + 1, :kind, :ext_id, :ext_rev, :order_key, :actor, :addressed, :bot, :body,
+      select :event, v.id, v.head_seq + 1, :kind, :ext_id, :ext_rev, :order_key, :actor, :addressed, :bot, :body, :shown, :about, :reconciles,
              case v.verdict when 'queued' then 'pending' when 'undecided' then 'undecided' when 'observed' then 'observed' else 'in_turn' end,
              case v.verdict when 'new_run' then :run when 'folded' then v.live_id when 'answers' then v.live_id end,
              :slice, :grants, :mid_turn, ${QUIET}, ${LONGEST}, :deadline_ms, v.now
       from verdict v where v.verdict not in ('again', 'stops') and (:key is null or exists (select from keyed))
       on conflict do nothing returning id, seq, state, run_id),
     request as (
-      insert into logical_requests (id, conversation_id, requester, deadline_at, opened_at)
-      select :request, v.id, :actor, v.now + :deadline_ms * interval '1 ms', v.now
+      insert into logical_requests (id, conversation_id, requester, reconciles, deadline_at, opened_at)
+      select :request, v.id, :actor, :reconciles, v.now + :deadline_ms * interval '1 ms', v.now
       from verdict v, event where v.verdict = 'new_run' returning id, deadline_at),
     run as (
       insert into runs (id, root_id, conversation_id, request_id, journal_scope, agent_id, agent_generation,
@@ -155,6 +158,9 @@ const ingestEvent = statement({
       update runs r set trigger_count = r.trigger_count + 1, addressed = :actor, due_at =${MOVED_DUE},
              version = r.version + 1, changed_at = v.now
       from verdict v, event where v.verdict = 'folded' and r.id = v.live_id returning r.id, r.due_at <= v.now as due),
+    reconciling as (
+      update logical_requests q set reconciles = coalesce(q.reconciles, :reconciles) from verdict v, event
+      where v.verdict = 'folded' and :reconciles is not null and q.id = v.request_id),
     answering as (
       select v.live_id as run_id, event.id as event_id, event.seq, :actor as actor_id, :body as body, v.now as at
       from verdict v, event where v.verdict = 'answers'),
@@ -168,7 +174,7 @@ const ingestEvent = statement({
       from event, verdict v where event.run_id is not null and v.verdict <> 'answers' returning run_id),
     noted as (
       insert into interrupts (event_id, run_id, relation, asked, done, reason, source, at)
-      select event.id, v.live_id, 'none', :mid_turn, case v.verdict when 'answers' then 'answered' else v.verdict end, v.reason, 'policy', v.now
+      select event.id, v.live_id, 'none', :mid_turn, case v.verdict when 'answers' then 'answered' else v.verdict end, v.reason, case when :kind in ('edit', 'delete') then :kind else 'policy' end, v.now
       from verdict v, event where v.verdict in ('queued', 'answers') or v.reason = 'BotBound'),
     conversation as (
       update conversations c set head_seq = c.head_seq + 1, mail_version = c.mail_version + 1,
@@ -241,7 +247,7 @@ export type Ingested =
   /** Known before; nothing was written. `specHash` tells a replay from a key that was used for something else. */
   | { readonly kind: "duplicate"; readonly specHash: string | null };
 
-const AT_ONCE: Policy = { ...policyOf(null), quietMs: 0 };
+export const AT_ONCE: Policy = { ...policyOf(null), quietMs: 0 };
 
 const keyOf = (applied: Message["applied"]) => ({
   namespace_uid: applied?.namespaceUid ?? null,
@@ -251,31 +257,63 @@ const keyOf = (applied: Message["applied"]) => ({
   object_name: applied?.objectName ?? null,
 });
 
-export async function ingest(db: Runner, message: Message): Promise<Ingested> {
+/** The conversation and the author of what came in; both are made where they are new. */
+export type Place = { readonly conversation: string; readonly actor: string };
+
+export async function openPlace(
+  db: Runner,
+  of: Pick<Message, "agentId" | "connector" | "conversationKey" | "actor">,
+): Promise<Place> {
   const opened = await db.one(openConversation, {
     conversation: uuidv7(),
-    agent: message.agentId,
-    connector: message.connector,
-    ext_key: message.conversationKey,
+    agent: of.agentId,
+    connector: of.connector,
+    ext_key: of.conversationKey,
     actor: uuidv7(),
-    actor_connector: message.actor.connector,
-    actor_ext_id: message.actor.extId,
+    actor_connector: of.actor.connector,
+    actor_ext_id: of.actor.extId,
   });
+  return { conversation: opened.conversation_id, actor: opened.actor_id };
+}
+
+/** Of a message that an edit or a delete of an earlier one has become. */
+export type Concerning = {
+  readonly kind: "edit" | "delete";
+  /** What later turns read in place of its text, which says nothing without the message that it is about. */
+  readonly shown: string | null;
+  readonly about: string | null;
+  /** The request that it comes too late for, where that is put right. */
+  readonly reconciles: string | null;
+};
+const ITSELF = { kind: "message", shown: null, about: null, reconciles: null } as const;
+
+export const ingest = async (db: Runner, message: Message): Promise<Ingested> =>
+  take(db, message, await openPlace(db, message));
+
+export async function take(
+  db: Runner,
+  message: Message,
+  place: Place,
+  as: Concerning | typeof ITSELF = ITSELF,
+): Promise<Ingested> {
   const eventId = uuidv7();
   const policy = message.policy ?? AT_ONCE;
   const said = {
-    conversation: opened.conversation_id,
-    kind: "message",
+    conversation: place.conversation,
+    kind: as.kind,
     ext_id: message.extId,
     ext_rev: message.extRev ?? "",
     order_key: message.orderKey,
-    actor: opened.actor_id,
+    actor: place.actor,
     body: message.text,
     who: policy.who,
     ...keyOf(message.applied),
   };
   const params = {
     ...said,
+    shown: as.shown,
+    about: as.about,
+    reconciles: as.reconciles,
     event: eventId,
     request: uuidv7(),
     run: uuidv7(),

@@ -24,7 +24,7 @@ const readBeforeStatement = statement({
       select p.id, p.queued_at, p.status from runs r join runs p on p.conversation_id = r.conversation_id and not p.live and p.id <> r.id
       where r.id = :run and p.superseded_by is null and p.id <> all (r.inherits) and p.queued_at <= r.queued_at
       order by p.queued_at desc, p.id desc offset :skip limit :turns)
-    select p.id as run_id, coalesce(a.display, a.ext_id) as actor, e.body, p.status,
+    select p.id as run_id, coalesce(a.display, a.ext_id) as actor, coalesce(e.shown, e.body) as body, p.status,
       (select c.args ->> 'text' from tool_calls c where c.run_id = p.id and c.class = 'reply' and c.outcome = 'real') as reply
     from earlier p left join run_triggers t on t.run_id = p.id
       left join message_events e on e.id = t.event_id and e.state = 'accounted' left join actors a on a.id = e.actor_id

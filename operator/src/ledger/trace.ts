@@ -30,7 +30,7 @@ const readHistoryThroughStatement = statement({
       select p.id, p.queued_at, p.status from runs r join runs p on p.conversation_id = r.conversation_id and not p.live
       where r.id = :newest and p.superseded_by is null and (p.queued_at, p.id) <= (r.queued_at, r.id)
       order by p.queued_at desc, p.id desc limit :turns)
-    select p.id as run_id, coalesce(a.display, a.ext_id) as actor, e.body, p.status,
+    select p.id as run_id, coalesce(a.display, a.ext_id) as actor, coalesce(e.shown, e.body) as body, p.status,
       (select c.args ->> 'text' from tool_calls c where c.run_id = p.id and c.class = 'reply' and c.outcome = 'real') as reply
     from earlier p left join run_triggers t on t.run_id = p.id
       left join message_events e on e.id = t.event_id and e.state = 'accounted' left join actors a on a.id = e.actor_id

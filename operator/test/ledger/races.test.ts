@@ -6,6 +6,7 @@ import { redispatchEffect, settleEffect } from "#ledger/effects.ts";
 import { checkInvariants } from "#ledger/invariants.ts";
 import { claimRun, releaseLease } from "#ledger/leases.ts";
 import { ingest, type Message } from "#ledger/mailbox.ts";
+import { policyOf } from "#rules/interrupt.ts";
 import { finishTurn, requestStop } from "#ledger/turns.ts";
 import type { Runner } from "#ledger/database.ts";
 import { hold, overlap, pausedBefore, untilBlocked } from "../support/interleave.ts";
@@ -325,6 +326,92 @@ describe("two writers at once", () => {
       assert.equal(stopped, "withdrawn");
       assert.deepEqual(ended, { kind: "finished", nextRunId: null });
     });
+  });
+
+  describe("a message that says stop", () => {
+    const word = (run: { message: Message }) => next(run, { stops: true });
+
+    it("and the claim of its turn: claimed first, the turn ends in its worker's hands", async () => {
+      const run = await aRun(ledger.db);
+      await alone(ledger, run.runId);
+      const [claim, stopped] = await overlap(
+        { db: ledger.db, body: (tx) => claimRun(tx, "worker-1", 10_000, CODE) },
+        () => ingest(other, word(run)),
+      );
+      assert.equal(claim?.runId, run.runId);
+      assert.equal(stopped.kind, "cancelled");
+      assert.equal((await respond(ledger.db, { ...run, token: claim?.token ?? 0 }, [])).kind, "ended");
+    });
+
+    it("and the end of its turn: ended first, there is nothing to stop, and it is a message like any other", async () => {
+      const run = await aClaimedRun(ledger.db);
+      await respond(ledger.db, run, []);
+      const conversation = await conversationOf(ledger, run.runId);
+      const paused = pausedBefore(other, "request_stop");
+      const arriving = ingest(paused.runner, word(run));
+      await paused.arrived;
+      const held = await hold(ledger.db, (tx) => endIn(tx, run, conversation));
+      paused.go();
+      await untilBlocked(ledger.url);
+      await held.commit();
+      assert.equal((await arriving).kind, "new_run");
+    });
+
+    it("and a write: crossed first, the turn tells what it did; stopped first, nothing leaves", async () => {
+      for (const crossedFirst of [true, false]) {
+        const run = await aClaimedRun(ledger.db);
+        const call = aCall();
+        await respond(ledger.db, run, [call]);
+        if (crossedFirst) {
+          const [crossing, stopped] = await overlap({ db: ledger.db, body: (tx) => cross(tx, run, call) }, () =>
+            ingest(other, word(run)),
+          );
+          assert.deepEqual([crossing.result.kind, stopped.kind], ["crossed", "stopping"]);
+        } else {
+          const [stopped, crossing] = await overlap({ db: ledger.db, body: (tx) => ingest(tx, word(run)) }, () =>
+            cross(other, run, call),
+          );
+          assert.deepEqual([stopped.kind, crossing.result.kind], ["cancelled", "ended"]);
+        }
+      }
+    });
+  });
+
+  describe("a message that a model is asked about", () => {
+    it("and a write: asked first, the write waits; written first, it has left", async () => {
+      for (const asked of [true, false]) {
+        const run = await aClaimedRun(ledger.db);
+        const call = aCall();
+        await respond(ledger.db, run, [call]);
+        const message = next(run, { askable: true });
+        const [first, second] = asked
+          ? await overlap({ db: ledger.db, body: (tx) => ingest(tx, message) }, () => cross(other, run, call))
+          : await overlap({ db: ledger.db, body: (tx) => cross(tx, run, call) }, () => ingest(other, message));
+        const taken = "result" in first ? second : first;
+        const crossing = "result" in first ? first : second;
+        assert.equal((taken as { kind: string }).kind, "undecided");
+        assert.equal((crossing as { result: { kind: string } }).result.kind, asked ? "hold" : "crossed");
+      }
+    });
+
+    it("and the end of the turn: asked first, it is in the next turn (C58)", async () => {
+      const run = await aClaimedRun(ledger.db);
+      await respond(ledger.db, run, []);
+      const message = next(run, { askable: true });
+      const [asked, ended] = await overlap({ db: ledger.db, body: (tx) => ingest(tx, message) }, () => end(other, run));
+      assert.equal(asked.kind, "undecided");
+      assert.ok(ended.kind === "finished" && ended.nextRunId !== null);
+      assert.equal((await stateOf((asked as { eventId: string }).eventId))?.run_id, ended.nextRunId);
+    });
+  });
+
+  it("two messages to a turn that can take one more: one folds, the other is of the next turn", async () => {
+    const policy = { ...policyOf(null), quietMs: 60_000, maxCount: 2 };
+    const run = await aRun(ledger.db, { policy });
+    const [folded, queued] = await overlap({ db: ledger.db, body: (tx) => ingest(tx, next(run, { policy })) }, () =>
+      ingest(other, next(run, { policy })),
+    );
+    assert.deepEqual([folded.kind, queued.kind], ["folded", "queued"]);
   });
 
   it("a fold and a stop: the stop ends the turn for its author, the other's message opens the next", async () => {

@@ -8,8 +8,9 @@ import { reserveEmission, settleEmission } from "#ledger/emissions.ts";
 import { adoptLedger, claimLedger } from "#ledger/installation.ts";
 import { checkInvariants } from "#ledger/invariants.ts";
 import { holdLeadership } from "#ledger/leader.ts";
+import { ingestDelete, ingestEdit } from "#ledger/changes.ts";
 import { claimRun, releaseLease, renewLease } from "#ledger/leases.ts";
-import { ingest } from "#ledger/mailbox.ts";
+import { ingest, type Message } from "#ledger/mailbox.ts";
 import { commitResults } from "#ledger/steps.ts";
 import { aGatedRun, approvalOf, decide, park } from "../support/approvals.ts";
 import { alone, count, end, runRow, sql, stop } from "../support/positions.ts";
@@ -78,6 +79,63 @@ describe("a commit whose reply was swallowed", () => {
       ]),
       3,
     );
+  });
+
+  it("of a message that a model is asked about, that was overheard or that answers is told as that", async () => {
+    const run = await aClaimedRun(ledger.db);
+    const { agentId, conversationKey } = run.message;
+    const say = (changes: Partial<Message>) =>
+      swallowing("ingest_event", () => ingest(ledger.db, aMessage(agentId, { conversationKey, ...changes })));
+    assert.equal((await say({ askable: true })).kind, "undecided");
+    const overheard = await say({ addressed: false });
+    assert.deepEqual([overheard.kind, (overheard as { reason: string }).reason], ["observed", "NotAddressed"]);
+    await sql(
+      ledger,
+      "update runs set status = 'awaiting_input', lease_owner = null, lease_until = null, leased_at = null, reserved_calls = 0, due_at = pawl_now() + interval '1 day' where id = $1",
+      [run.runId],
+    );
+    assert.equal((await say({})).kind, "answers");
+  });
+
+  it("of a word that stops a turn stops it once, and says so", async () => {
+    for (const committed of [false, true]) {
+      const run = await aClaimedRun(ledger.db);
+      if (committed) {
+        const call = aCall();
+        await respond(ledger.db, run, [call]);
+        await cross(ledger.db, run, call);
+      }
+      const { agentId, conversationKey } = run.message;
+      const word = aMessage(agentId, { conversationKey, stops: true });
+      const stopped = await swallowing("request_stop", () => ingest(ledger.db, word));
+      assert.equal(stopped.kind, committed ? "stopping" : "cancelled");
+      assert.deepEqual(await ingest(ledger.db, word), { kind: "duplicate", specHash: null });
+      assert.equal(await count(ledger, "interrupts where run_id = $1", [run.runId]), 1);
+    }
+  });
+
+  it("of an edit or a delete is told as what it was", async () => {
+    const change = (
+      { agentId, generation, connector, conversationKey, actor, extId, orderKey }: Message,
+      extRev: string,
+    ) => ({
+      agentId,
+      generation,
+      connector,
+      conversationKey,
+      actor,
+      extId,
+      extRev,
+      orderKey,
+    });
+    const run = await aRun(ledger.db);
+    const edited = () => ingestEdit(ledger.db, { ...change(run.message, "1"), text: "new words" });
+    assert.equal((await swallowing("change_event", edited)).kind, "replaced");
+    const gone = await swallowing("change_event", () => ingestDelete(ledger.db, change(run.message, "2")));
+    assert.equal(gone.kind, "cancelled");
+    const working = await aClaimedRun(ledger.db);
+    const told = () => ingestEdit(ledger.db, { ...change(working.message, "1"), text: "new words" });
+    assert.equal((await swallowing("ingest_event", told)).kind, "queued");
   });
 
   it("of an opened conversation opens it once", async () => {

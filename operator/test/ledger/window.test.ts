@@ -51,14 +51,15 @@ describe("the window before a turn", () => {
   const policy = (changes: Partial<Policy> = {}): { policy: Policy } => ({ policy: { ...POLICY, ...changes } });
 
   it("is the quiet time after the first message, and again after each further one", async () => {
-    const run = await aRun(ledger.db, policy());
-    assert.deepEqual(await wait(run.eventId), { due: 2_000, latest: 30_000, n: 1 });
-    const folded = await more(run, { ...policy(), actor: bob });
+    const given = policy({ quietMs: 60_000, maxWaitMs: 600_000 });
+    const run = await aRun(ledger.db, given);
+    assert.deepEqual(await wait(run.eventId), { due: 60_000, latest: 600_000, n: 1 });
+    const folded = await more(run, { ...given, actor: bob });
     assert.equal(folded.kind, "folded");
-    assert.equal((await wait(idOf(folded)))?.due, 2_000);
-    await clock(1_000);
+    assert.equal((await wait(idOf(folded)))?.due, 60_000);
+    await clock(0);
     assert.equal(await claim(), null, "nobody takes the turn before");
-    await clock(2_500);
+    await clock(61_000);
     assert.equal(await claim(), run.runId);
   });
 
@@ -73,7 +74,7 @@ describe("the window before a turn", () => {
   it("ends at the longest wait although somebody writes every half second for a minute (C63)", async () => {
     await clock(0);
     const agent = await anAgent(ledger.db);
-    const given = policy({ maxCount: 1_000 });
+    const given = policy({ quietMs: 10_000, maxCount: 1_000 });
     const first = aMessage(agent.id, given);
     const opened = await ingest(later, first);
     assert.ok(opened.kind === "new_run");
@@ -81,8 +82,9 @@ describe("the window before a turn", () => {
       await clock(ms);
       const claimed = await claim();
       if (claimed !== null) {
-        assert.deepEqual([claimed, ms], [opened.runId, 30_000]);
-        assert.equal(await count(ledger, "run_triggers where run_id = $1", [opened.runId]), 60);
+        // The time that the test itself takes is on top of that.
+        assert.ok(claimed === opened.runId && ms <= 30_000, `${ms}`);
+        assert.equal(await count(ledger, "runs where id = $1 and started_at >= window_until", [claimed]), 1);
         const queued = await more({ message: first }, given, later);
         assert.equal(queued.kind, "queued");
         return;
@@ -134,7 +136,7 @@ describe("the window before a turn", () => {
     type Next = {
       id: string;
       due: boolean;
-      left: number;
+      longest: boolean;
       grants: string;
       many: number;
       requester: string;
@@ -143,7 +145,7 @@ describe("the window before a turn", () => {
     const nextOf = async (runId: string): Promise<Next> => {
       const [row] = await sql<Next>(
         ledger,
-        `select n.id, n.due_at <= pawl_now() as due, ceil(extract(epoch from n.due_at - n.queued_at))::int as left, n.grants,
+        `select n.id, n.due_at <= pawl_now() as due, n.due_at = (select min(e.wait_until) from message_events e where e.run_id = n.id) as longest, n.grants,
                 n.trigger_count as many, q.ext_id as requester, w.ext_id as addressed
          from runs r join conversations c on c.id = r.conversation_id join runs n on n.id = c.live_run
          join actors q on q.id = n.requester join actors w on w.id = n.addressed where r.id = $1`,
@@ -171,7 +173,7 @@ describe("the window before a turn", () => {
       await more(run, { ...policy({ quietMs: 60_000 }), actor: bob });
       await end(ledger.db, run);
       const next = await nextOf(run.runId);
-      assert.deepEqual([next.due, next.left, next.many], [false, 30, 2]);
+      assert.deepEqual([next.due, next.longest, next.many], [false, true, 2]);
       assert.deepEqual([next.requester, next.addressed], ["alice", "bob"]);
       assert.equal((await more(run, policy())).kind, "folded");
     });

@@ -22,6 +22,7 @@ const DECLARED: Readonly<Record<string, string>> = {
   claim_undecided: "claimed",
   renew_lease: "ended lost renewed",
   release_lease: "already ended fenced released",
+  change_event: "again cancelled duplicate message observed replaced stopping withdrawn",
   ingest_event: "again answers duplicate folded new_run observed queued stops undecided",
   commit_response: "already committed ended fenced",
   commit_results: "already committed ended fenced",

@@ -69,6 +69,8 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   ingest_event: "controller's ingest; kube tests, ledger tests with swallowed replies",
   read_run_key: "controller, read only",
   read_event: "controller, read only",
+  change_event: "ingest of edits and deletes, no worker's; ledger tests",
+  read_change: "ingest of edits and deletes, read only",
   read_position: "controller, read only",
   ensure_actor: "controller; ledger tests",
   request_stop: "controller; ledger tests with swallowed replies, races with crossings",

@@ -9,6 +9,7 @@ import type { KubeObject } from "#kube/resources.ts";
 import type { Message } from "#ledger/mailbox.ts";
 import type { Mirror } from "#ledger/mirrors.ts";
 import type { Policy } from "#rules/interrupt.ts";
+import { isStopWord } from "#rules/stop-words.ts";
 import { redactTokens } from "#rules/secrets.ts";
 import type { Install } from "../config.ts";
 import { hasNul, instant, line } from "../text.ts";
@@ -251,6 +252,7 @@ function messageOf(
     text: redactTokens(spec.input?.text ?? ""),
     slice: JSON.parse(JSON.stringify(spec.budgets ?? {})) as Record<string, unknown>,
     policy: windowOf(spec, policy),
+    stops: isStopWord(spec.input?.text ?? ""),
     askable,
     applied: {
       namespaceUid: facts.namespaceUid,
