@@ -115,7 +115,7 @@ async function recover(
   const ours = !isPawlError(error, "transient");
   if (ours && claim.attempts + 1 >= MAX_INTERNAL_ATTEMPTS) {
     await tell(deps, turn, reason, message);
-    if (await failVisibly(deps, claim, lease, reason, message)) return;
+    if (await failVisibly(deps, claim, lease, { reason, words: message, seenSeq: turn?.shownSeq })) return;
   }
   // Something else is away: it was tried for a while already, and this run is not the only one that waits for it.
   const delayMs = ours ? Math.min(MAX_INTERNAL_WAIT_MS, 500 * 2 ** claim.attempts) : deps.settings.waitForPersonMs;
@@ -135,8 +135,7 @@ async function failVisibly(
   deps: EngineDeps,
   claim: Claim,
   lease: HeldLease,
-  reason: string,
-  words: string,
+  { reason, words, seenSeq }: { reason: string; words: string; seenSeq: number | undefined },
 ): Promise<boolean> {
   try {
     const run = await readRun(deps.db, claim.runId);
@@ -148,7 +147,7 @@ async function failVisibly(
       token: claim.token,
       nonce: deps.newId(),
       status: "failed",
-      seenSeq: Math.max(0, ...run.triggers.map((trigger) => trigger.seq)),
+      seenSeq: seenSeq ?? Math.max(0, ...run.triggers.map((trigger) => trigger.seq)),
       reason,
       message: joined(`${words}; this is a fault of Pawl, see the worker's log`, note),
     });

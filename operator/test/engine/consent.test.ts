@@ -4,7 +4,7 @@ import { checkInvariants } from "#ledger/invariants.ts";
 import { ingest } from "#ledger/mailbox.ts";
 import type { Consent, Judge } from "#engine/judge.ts";
 import { traceRun } from "#engine/trace.ts";
-import { asks, bench, done, drain, engineAgent, quick, says, writer } from "../support/engine.ts";
+import { asks, bench, done, drain, engineAgent, quick, says, type Script, writer } from "../support/engine.ts";
 import { sql } from "../support/positions.ts";
 import { useLedger } from "../support/postgres.ts";
 import { outcomeOf } from "../support/reality.ts";
@@ -18,7 +18,7 @@ describe("the message after a turn that ended at its limit", () => {
   const BOB = { connector: "kubernetes", extId: "bob" };
 
   /** One write, the limit, a question; then this answer, after which the model asks for the same write again. */
-  async function after(answer: string, consent: Consent | undefined, actor = ALICE) {
+  async function after(answer: string, consent: Consent | undefined, actor = ALICE, then?: Script) {
     const agent = await engineAgent(ledger.db, ["echo", "write"], { budgets: { iterations: 1 } });
     const first = aMessage(agent.id, { actor: ALICE, text: "file it" });
     const opened = await ingest(ledger.db, first);
@@ -43,7 +43,7 @@ describe("the message after a turn that ended at its limit", () => {
             sensitivity: () => Promise.resolve("unsure"),
             relation: () => Promise.resolve("unsure"),
           };
-    const { deps, requests } = bench(ledger.db, [write, says("Went on.")], [quick, tool], {
+    const { deps, requests } = bench(ledger.db, then ?? [write, says("Went on.")], [quick, tool], {
       deps: judge === undefined ? {} : { judge },
     });
     await drain(deps);
@@ -88,6 +88,15 @@ describe("the message after a turn that ended at its limit", () => {
       trace?.steps.map(({ kind }) => kind),
       ["ok", "ok", "ok", "ok"],
     );
+  });
+
+  it("says in the end also what the turn before had done, when it uses up its own budget too", async () => {
+    const went = await after("yes, please", "yes", ALICE, [
+      asks(["echo", {}]),
+      { kind: "failed", class: "terminal", reason: "ModelRejected", message: "No." },
+    ]);
+    assert.match(went.reply ?? "", /What I had tried to change by then:\n- https:\/\/world\.test\/issues: done/);
+    assert.equal(went.run.status, "budget_exhausted");
   });
 
   it("is history like any other to the turn after it, each of the two once", async () => {

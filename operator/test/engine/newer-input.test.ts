@@ -166,6 +166,9 @@ describe("newer input", () => {
       const failed = await outcomeOf(ledger.db, runId);
       assert.match(failed.reply ?? "", /^I could not answer this/);
       assert.equal((await runRow(ledger, runId)).status, "failed");
+      // Its quiet time is not what this is about.
+      await sql(ledger, "update runs set due_at = pawl_now() where live");
+      await drain(deps);
       assert.equal(lastOf(requests[1]), "user: [user alice]\nblue, not red");
     });
 
@@ -213,8 +216,8 @@ describe("newer input", () => {
         went.run.steps.map(({ ordinal }) => ordinal),
         [1, 2],
       );
-      // The call that was aborted is paid for: a budget is the request's, not the run's.
-      assert.deepEqual([went.run.modelCalls, went.run.toolCalls], [3, 1]);
+      // A budget is the request's, not the run's; a call whose answer nobody waited for is not in it.
+      assert.deepEqual([went.run.modelCalls, went.run.toolCalls], [2, 1]);
       assert.equal(await proven(next), 2);
       const story = await readStory(ledger.db, next);
       assert.match(
@@ -272,9 +275,26 @@ describe("newer input", () => {
       assert.deepEqual(told(requests[1]).slice(2, 5), [
         "tool: first",
         "tool: Not run to its end: newer input restarted this turn.",
-        "tool: not run: newer input restarted this turn",
+        "tool: not run: newer input came, and the turn began anew with it",
       ]);
       strict(requests);
+    });
+
+    it("lets the model read a result of a run before it by its pointer", async () => {
+      const runId = await start();
+      const script: Script = [
+        asks(["find", {}]),
+        async (_request, signal) => {
+          await supersede(ledger.db, runId, { text: "blue, not red" });
+          await aborted(signal);
+          return { kind: "failed", class: "cancelled", reason: "ModelCancelled", message: "Aborted." };
+        },
+        asks(["read_result", { step: 1, call: 0 }]),
+        says("Blue."),
+      ];
+      const { deps, requests } = bench(ledger.db, script, [finder([done("found it")])], { settings: { renewMs: 10 } });
+      await drain(deps);
+      assert.match(lastOf(requests[3]), /found it/);
     });
 
     it("goes on from all the runs before it when it comes again and again, and each message is said once", async () => {
@@ -300,6 +320,45 @@ describe("newer input", () => {
       assert.equal(went.run.inherits.length, 2);
       assert.deepEqual([went.run.modelCalls, went.run.toolCalls, went.reply], [4, 3, "Blue."]);
       assert.equal(await proven(live), 4);
+    });
+  });
+
+  describe("that is an edit", () => {
+    /** New words for a message, as the mailbox applies them. */
+    const edit = async (eventId: string, text: string) => {
+      const [row] = await sql<{ conversation_id: string }>(
+        ledger,
+        `update conversations c set head_seq = c.head_seq + 1, mail_version = c.mail_version + 1 from message_events e
+         where e.id = $1 and c.id = e.conversation_id returning c.id as conversation_id`,
+        [eventId],
+      );
+      await sql(
+        ledger,
+        `insert into message_events (id, conversation_id, seq, kind, ext_id, ext_rev, order_key, actor_id, body, state, about, received_at)
+         select gen_random_uuid(), c.id, c.head_seq, 'edit', e.ext_id, c.head_seq::text, e.order_key, e.actor_id, $3, 'applied', e.id, pawl_now()
+         from conversations c join message_events e on e.id = $2 where c.id = $1`,
+        [row?.conversation_id, eventId, text],
+      );
+    };
+
+    it("replaces the words of a message that nobody has read; of one that was read they stay, and each request is rebuilt", async () => {
+      const agent = await engineAgent(ledger.db, ["echo", "find", "write"]);
+      const opened = await ingest(ledger.db, aMessage(agent.id, { text: "make it red" }));
+      assert.ok("runId" in opened);
+      for (const text of ["make it rde", "make it green"]) await edit(opened.eventId, text);
+      const later = async () => {
+        await edit(opened.eventId, "make it blue");
+        return done("one");
+      };
+      const first = bench(ledger.db, [asks(["find", {}]), asks(["find", {}])], [finder([later, done("two")])]);
+      await drain(first.deps).catch(() => undefined);
+      const { deps, requests } = bench(ledger.db, [says("Green.")], [finder([])]);
+      await sql(ledger, "update runs set due_at = pawl_now() where live");
+      await drain(deps);
+      for (const request of [...first.requests.slice(0, 2), requests[0]]) {
+        assert.equal(told(request)[0], "user: [user alice]\nmake it green");
+      }
+      assert.equal(await proven(opened.runId), 3);
     });
   });
 

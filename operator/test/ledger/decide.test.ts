@@ -22,6 +22,7 @@ import {
   stop,
 } from "../support/positions.ts";
 import { useLedger } from "../support/postgres.ts";
+import { aQuestion, ask } from "../support/questions.ts";
 import { decideAs, undecidedOf } from "../support/steering.ts";
 import { met } from "../support/verdicts.ts";
 import { aCall, aClaimedRun, CODE, cross, respond } from "../support/world.ts";
@@ -484,16 +485,20 @@ describe("a decision about a message that met a turn", () => {
   });
 
   it("answers a question that was asked while the message waited", async () => {
-    const position = await aRunIn(ledger.db, "awaiting_input");
-    const more = await undecidedOf(ledger, position, { by: "bob", text: "the blue one" });
+    const position = await aRunIn(ledger.db, "running");
+    const call = aQuestion();
+    await respond(ledger.db, position, [call]);
+    const more = await undecidedOf(ledger, position, { by: "bob" });
+    assert.equal(await ask(ledger.db, { ...position, call }), "hold", "it is not asked while somebody is understood");
+    await sql(ledger, "update runs set hold_until = pawl_now() where id = $1", [position.runId]);
+    assert.equal(await ask(ledger.db, { ...position, call }), "parked");
     const found = await decideAs(ledger.db, more, "independent");
     assert.deepEqual([found.kind, "reason" in found && found.reason], ["answered", "Waiting"]);
     const row = await run(position.runId);
-    assert.deepEqual([row.status, row["parked_at"]], ["running", null]);
-    assert.equal(
-      await count(ledger, "tool_calls where run_id = $1 and result like '%the blue one'", [position.runId]),
-      1,
-    );
+    assert.deepEqual([row.status, row["parked_at"], row["hold_seq"]], ["running", null, 0]);
+    const [closed] = await sql(ledger, "select outcome, result from tool_calls where id = $1", [call.id]);
+    assert.equal(closed?.["outcome"], "real");
+    assert.match(String(closed?.["result"]), /^\[answer of bob\] /);
     assert.equal(
       await count(ledger, "runs r join actors a on a.id = r.unblocked_by where r.id = $1 and a.ext_id = 'bob'", [
         position.runId,

@@ -60,6 +60,7 @@ describe("what a restarted turn leaves behind", () => {
 
   it("reaches the newest of several successors", async () => {
     const { next, ids } = await restarted(2);
+    await claimed(next);
     const newest = await supersede(ledger.db, next, { text: "green" });
     assert.equal(await attachResult(ledger.db, found(ids[0])), "attached");
     assert.equal((await resultOf(newest.runId, ids[0]))?.result, "found");

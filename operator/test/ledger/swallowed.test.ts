@@ -3,8 +3,10 @@ import assert from "node:assert/strict";
 import { v7 as uuidv7 } from "uuid";
 import { armFailpoint, disarmFailpoint, failpoint, recordFailpoints } from "#src/failpoints.ts";
 import { recordAgent } from "#ledger/agents.ts";
+import { withdrawApproval } from "#ledger/approvals.ts";
 import { redispatchEffect, resolveEffect, settleEffect } from "#ledger/effects.ts";
 import { reserveEmission, settleEmission } from "#ledger/emissions.ts";
+import { attachResult, closeInherited } from "#ledger/inherited.ts";
 import { adoptLedger, claimLedger } from "#ledger/installation.ts";
 import { checkInvariants } from "#ledger/invariants.ts";
 import { holdLeadership } from "#ledger/leader.ts";
@@ -13,6 +15,7 @@ import { claimRun, releaseLease, renewLease } from "#ledger/leases.ts";
 import { ingest, type Message } from "#ledger/mailbox.ts";
 import { commitResults } from "#ledger/steps.ts";
 import { aGatedRun, approvalOf, decide, park } from "../support/approvals.ts";
+import { supersede } from "../support/newer.ts";
 import { alone, count, end, runRow, sql, stop } from "../support/positions.ts";
 import { useLedger } from "../support/postgres.ts";
 import { anAskingRun, answer, asking } from "../support/questions.ts";
@@ -342,6 +345,31 @@ describe("a commit whose reply was swallowed", () => {
     run.token = (await claimRun(ledger.db, "worker-2", 10_000, CODE))?.token ?? 0;
     assert.equal(await swallowing("park_for_approval", () => park(ledger.db, run)), "decided");
     assert.equal((await approvalOf(ledger.db, run)).state, "expired");
+  });
+
+  it("of a call that is taken back for newer input is `already`", async () => {
+    const run = await aGatedRun(ledger.db);
+    await park(ledger.db, run);
+    await sql(ledger, "update runs set due_at = pawl_now() where id = $1", [run.runId]);
+    await alone(ledger, run.runId);
+    const token = (await claimRun(ledger.db, "worker-2", 10_000, CODE))?.token ?? 0;
+    const call = { runId: run.runId, token, callId: run.calls[0].id };
+    assert.equal(await swallowing("withdraw_approval", () => withdrawApproval(ledger.db, call)), "already");
+    assert.equal((await approvalOf(ledger.db, run)).state, "withdrawn");
+  });
+
+  it("of a finished read that goes to a successor is `already`, and closing the others twice closes them once", async () => {
+    const old = await aClaimedRun(ledger.db);
+    const reads = [0, 1].map((idx) => aCall({ idx, class: "pure", kind: "tool.query", target: null }));
+    await respond(ledger.db, old, reads);
+    const next = await supersede(ledger.db, old.runId, { text: "blue" });
+    const finished = { id: reads[0]?.id ?? "", outcome: "real", result: "found" } as const;
+    assert.equal(await swallowing("attach_result", () => attachResult(ledger.db, finished)), "already");
+    await alone(ledger, next.runId);
+    const token = (await claimRun(ledger.db, "worker-2", 10_000, CODE))?.token ?? 0;
+    const run = { runId: next.runId, token, result: "closed" };
+    assert.equal(await swallowing("close_inherited", () => closeInherited(ledger.db, run)), "closed");
+    assert.equal(await count(ledger, "tool_calls where run_id = $1 and result in ('found', 'closed')", [old.runId]), 2);
   });
 
   it("of a question is the same question, which is still to be said by whoever asked", async () => {
