@@ -111,8 +111,24 @@ const probe = object(
 
 const compensate = object("How the change is undone. An agent with one is offered the tool undo.", {
   tool: anyTool("The tool that undoes it; one of this agent's tools."),
-  arguments: filled("; {result.path} leads into the JSON that the write was answered with").optional(),
+  arguments: filled(
+    "; {result.path} leads into the JSON that the write was answered with, and {prior.path} into what was there before it, where state says how that is read",
+  ).optional(),
 });
+
+const state = object(
+  "How the state of what this tool changes is read: before the change, after it, and before an undo, which is refused when the state is no longer the one right after the change. Only with compensate.",
+  {
+    tool: anyTool(
+      "The tool that reads it. It must be one of this agent's tools and a tool.query, else ResolvedRefs is False.",
+    ),
+    arguments: filled("; {result.path} leads into the JSON that the write was answered with").optional(),
+    path: text(
+      256,
+      "Leads into the JSON of the answer, with dots, to the part that counts: whatever else is in the answer (a time, a counter) may change. Absent: the whole answer, to the letter where it is no JSON.",
+    ).optional(),
+  },
+);
 
 const effect = object("What one tool does to the world, in the platform team's own words.", {
   tool: anyTool(
@@ -133,6 +149,7 @@ const effect = object("What one tool does to the world, in the platform team's o
   ).optional(),
   probe: probe.optional(),
   compensate: compensate.optional(),
+  state: state.optional(),
   errorMeans: oneOf(
     ["Unknown", "NotApplied"],
     "What an error result of an MCP tool says. Unknown: something may have been changed all the same. NotApplied: nothing was. Default Unknown.",

@@ -63,6 +63,8 @@ export const AGENT_REASONS = {
     "ToolUnknown",
     "KeyUnknown",
     "ProbeNotQuery",
+    "StateNotQuery",
+    "StateUnused",
     "ProbeFindsAnything",
     "McpServerUnreachable",
     "McpServerInvalid",

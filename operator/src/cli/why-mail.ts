@@ -127,6 +127,8 @@ export function entries(story: Story): Entry[] {
   const later = story.runs.slice(1).map((run, index) => ({ run, before: story.runs[index] ?? run }));
   const restarts = later.filter(({ before }) => before.superseded);
   for (const message of story.messages) {
+    // What a Decision answered is told with its question.
+    if (message.role === "answer") continue;
     if (opened.has(message.event) || story.interrupts.some(({ event }) => event === message.event)) continue;
     list.push({ at: message.at, lines: asked(message) });
   }

@@ -16,7 +16,7 @@ import { policyOf } from "#rules/interrupt.ts";
 import { toMicros } from "#rules/money.ts";
 import type { PlaceRule } from "#rules/place.ts";
 import type { Approvers } from "#ledger/approvals.ts";
-import type { EffectDeclaration, ModelEndpoint, ServerSpec } from "./ports.ts";
+import type { EffectDeclaration, ModelEndpoint, ServerSpec, StateDeclaration } from "./ports.ts";
 
 const secretRef = z.object({ name: z.string(), key: z.string() });
 const endpoint = z.object({
@@ -54,6 +54,7 @@ const effect = z.object({
   key: z.string().optional(),
   probe: unlessName(probe),
   compensate: unlessName(z.object({ tool: z.string(), arguments: templates })),
+  state: z.object({ tool: z.string(), arguments: templates, path: z.string().optional() }).optional(),
   errorMeans: z.string().optional(),
 });
 const server = z.object({
@@ -191,7 +192,7 @@ function toServer({ tools, audience, ...rest }: z.infer<typeof server>): ServerS
 }
 
 function toDeclaration(said: z.infer<typeof effect>): EffectDeclaration {
-  const { tool, effect: kind, target, key, probe: looked, compensate, errorMeans } = said;
+  const { tool, effect: kind, target, key, probe: looked, compensate, state, errorMeans } = said;
   return {
     tool,
     ...(kind === undefined ? {} : { effect: kind }),
@@ -199,9 +200,15 @@ function toDeclaration(said: z.infer<typeof effect>): EffectDeclaration {
     ...(key === undefined ? {} : { key }),
     ...(looked === undefined ? {} : { probe: looked }),
     ...(compensate === undefined ? {} : { compensate }),
+    ...(state === undefined ? {} : { state: toState(state) }),
     ...(errorMeans === "NotApplied" ? { errorMeansNotApplied: true } : {}),
   };
 }
+
+const toState = ({ path, ...rest }: NonNullable<z.infer<typeof effect>["state"]>): StateDeclaration => ({
+  ...rest,
+  ...(path === undefined ? {} : { path }),
+});
 
 const memoryAudience = (said: "Conversation" | "Agent" | undefined): AgentSpec["memoryAudience"] =>
   said === undefined ? null : said === "Agent" ? "agent" : "conversation";

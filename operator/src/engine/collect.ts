@@ -11,6 +11,7 @@ import { EFFECTS, type EffectKind } from "#rules/effects.ts";
 import { crossesAnew } from "#rules/journal.ts";
 import { PawlError } from "#rules/errors.ts";
 import { MAX_RESULT } from "#rules/limits.ts";
+import type { State } from "#rules/state.ts";
 import { bounded } from "#rules/text.ts";
 import { type Action, actionOf } from "./action.ts";
 import { gated } from "./approval.ts";
@@ -25,6 +26,7 @@ import type { Tool, ToolOutcome } from "./ports.ts";
 import { Settler } from "./settle.ts";
 import { restsOn, sourced } from "./provenance.ts";
 import { ask, barredQuestion, behindQuestion, NOT_ASKED } from "./question.ts";
+import { stateBefore, stateOf } from "./state.ts";
 import { Left, type Turn, type TurnCall } from "./turn.ts";
 import { undoing } from "./undo.ts";
 import { UNDO } from "./undo-tool.ts";
@@ -39,6 +41,9 @@ const done = (call: TurnCall, result: string): CallResult => ({
   outcome: "real",
   result: bounded(result, MAX_RESULT),
 });
+
+const noted = (result: CallResult, note: string | undefined): CallResult =>
+  note === undefined || result.outcome !== "real" ? result : { ...result, result: `${result.result}\n${note}` };
 
 class Collector {
   readonly deps: EngineDeps;
@@ -108,13 +113,18 @@ class Collector {
     }
     switch (found.kind) {
       case "act":
-        return this.effectful(call, found.action);
+        return noted(await this.effectful(call, found.action), found.note);
       case "done":
         return done(call, `${NOT_RUN.undone}\n${found.observation}`);
       case "open":
         return { id: call.id, outcome: "skipped", result: NOT_RUN.ambiguous };
       case "refused":
-        return { id: call.id, outcome: "skipped", result: bounded(found.why, MAX_RESULT) };
+        return {
+          id: call.id,
+          outcome: "skipped",
+          result: bounded(found.why, MAX_RESULT),
+          ...(found.source === undefined ? {} : { source: found.source }),
+        };
     }
   }
 
@@ -191,8 +201,9 @@ class Collector {
   async effectful(call: TurnCall, action: Action): Promise<CallResult> {
     let waited = false;
     let looked = false;
+    let before = await this.stateBefore(action);
     for (let held = 0; ; ) {
-      const crossing = prepareCrossing(this.deps, this.turn.ids, call, action);
+      const crossing = prepareCrossing(this.deps, this.turn.ids, call, action, before);
       const crossed = await this.cross(crossing);
       switch (crossed.kind) {
         case "crossed":
@@ -206,12 +217,14 @@ class Collector {
           if (crossed.kind === "busy" && !waited) {
             waited = true;
             await this.wait(crossed.waitMs);
+            before = await this.stateBefore(action);
             continue;
           }
           if (looked || !(await this.lookOnce(crossed.effectId))) {
             return { id: call.id, outcome: "skipped", result: NOT_RUN.ambiguous };
           }
           looked = true;
+          before = await this.stateBefore(action);
           continue;
         case "stopping":
           this.turn.stop = true;
@@ -236,6 +249,12 @@ class Collector {
           throw new Left(crossed.kind);
       }
     }
+  }
+
+  async stateBefore(action: Action): Promise<State | null> {
+    if (stateOf(action) === undefined) return null;
+    await this.flush();
+    return stateBefore(this.deps, this.turn, action);
   }
 
   /** True: what stood in the way is known by now. */

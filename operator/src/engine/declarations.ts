@@ -22,6 +22,8 @@ export function declarationProblem(
     }
     const problem = effect.probe === undefined ? null : probeProblem(effect.probe, find, `${at}.probe`);
     if (problem !== null) return problem;
+    const state = stateProblem(effect, find, `${at}.state`);
+    if (state !== null) return state;
   }
   return null;
 }
@@ -48,6 +50,22 @@ function probeProblem(probe: ProbeDeclaration, find: (name: string) => Tool | un
     return { reason: "ProbeNotQuery", message };
   }
   return null;
+}
+
+/** It is looked at for an undo alone. */
+function stateProblem(effect: EffectDeclaration, find: (name: string) => Tool | undefined, at: string): Problem | null {
+  const { state } = effect;
+  if (state === undefined) return null;
+  const tool = find(state.tool);
+  if (tool === undefined) {
+    return { reason: "ToolUnknown", message: `${at}.tool: this agent has no tool ${state.tool}` };
+  }
+  if (kindOf(tool, state.arguments) !== "tool.query") {
+    const message = `${at}.tool: ${state.tool} may change something, and a look must not: declare its effect tool.query if it only reads`;
+    return { reason: "StateNotQuery", message };
+  }
+  if (effect.compensate !== undefined) return null;
+  return { reason: "StateUnused", message: `${at}: it is looked at for an undo only: declare compensate, too` };
 }
 
 /** Some tools are a read or a write by their arguments; those that stand in the Agent are known now. */

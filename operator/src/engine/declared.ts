@@ -17,5 +17,6 @@ export function declared(tool: Tool, said: EffectDeclaration | undefined): Tool 
     ...(said.key === undefined ? {} : { key: said.key }),
     ...(said.probe === undefined ? {} : { probe: said.probe }),
     ...(said.compensate === undefined ? {} : { compensate: said.compensate }),
+    ...(said.state === undefined ? {} : { state: said.state }),
   };
 }

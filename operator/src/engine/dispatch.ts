@@ -9,10 +9,12 @@ import type { CallRow } from "#ledger/steps.ts";
 import { JOURNALED, type JournaledKind } from "#rules/effects.ts";
 import { stateAfter } from "#rules/journal.ts";
 import { MAX_RESULT } from "#rules/limits.ts";
+import type { State } from "#rules/state.ts";
 import { bounded } from "#rules/text.ts";
 import type { Action } from "./action.ts";
 import type { EngineDeps } from "./deps.ts";
 import type { Tool, ToolOutcome } from "./ports.ts";
+import { stateAfterwards } from "./state.ts";
 import type { Turn } from "./turn.ts";
 import { UNDO } from "./undo-tool.ts";
 
@@ -37,6 +39,7 @@ export function prepareCrossing(
   run: { runId: string; token: number; seenSeq: number },
   call: Call,
   action: Action,
+  prior: State | null = null,
 ): Crossing {
   const keyed = action.tool.key !== undefined;
   const dispatch: Dispatch = {
@@ -61,6 +64,7 @@ export function prepareCrossing(
       settleMs: deps.settings.sendMs + action.tool.timeLimitMs + deps.settings.settleSlackMs,
       seenSeq: run.seenSeq,
       ...(action.compensates === undefined ? {} : { compensates: action.compensates }),
+      prior,
     },
   };
 }
@@ -78,7 +82,7 @@ export function withUndo(observation: string, tool: Tool | undefined, effectId: 
 /** Sends. Never throws for what the outside does; an effect that left is awaited, whatever else happens. */
 export async function send(
   deps: EngineDeps,
-  turn: Pick<Turn, "callRun" | "tools">,
+  turn: Pick<Turn, "callRun" | "tools" | "toolset" | "lease">,
   action: Action,
   dispatch: Dispatch,
 ): Promise<ToolOutcome> {
@@ -106,7 +110,12 @@ export async function send(
   deps.meter.effect(outcome.kind);
   if (outcome.kind === "failed") return { ...outcome, unsent: givenUp(outcome, deps.clock.monotonic(), dispatch) };
   if (outcome.kind !== "confirmed" || action.compensates !== undefined) return outcome;
-  return { ...outcome, observation: withUndo(outcome.observation, tool, dispatch.effectId, turn.tools.has(UNDO)) };
+  const post = await stateAfterwards(deps, turn, action, dispatch.effectId, outcome.receipt);
+  return {
+    ...outcome,
+    post,
+    observation: withUndo(outcome.observation, tool, dispatch.effectId, turn.tools.has(UNDO)),
+  };
 }
 
 /**
@@ -127,6 +136,7 @@ export function settlement(dispatch: Sender, outcome: ToolOutcome, attempt = 1):
     state,
     receipt: outcome.kind === "confirmed" ? outcome.receipt : null,
     observation: bounded(outcome.observation, MAX_RESULT),
+    post: outcome.kind === "confirmed" ? (outcome.post ?? null) : null,
     unsent: state === "failed" && outcome.kind === "failed" && outcome.unsent === true,
   };
 }

@@ -5,6 +5,7 @@
 import type { EffectKind } from "#rules/effects.ts";
 import type { Prices } from "#rules/money.ts";
 import type { Audience, Evidence } from "#rules/provenance.ts";
+import type { State } from "#rules/state.ts";
 
 /** Time as the engine sees it. `monotonic` in milliseconds, unaffected by clock changes, running on under SIGSTOP. */
 export interface Clock {
@@ -126,6 +127,14 @@ export type ProbeDeclaration = {
   readonly absenceIsConclusive: boolean;
 };
 
+/** How the state of what a write changes is read: by a tool that only reads. */
+export type StateDeclaration = {
+  readonly tool: string;
+  readonly arguments: Templates;
+  /** Leads into the JSON of its answer, to the part that counts. Absent: all of it. */
+  readonly path?: string;
+};
+
 /** How to undo a write. */
 export type Compensation = { readonly tool: string; readonly arguments: Templates };
 
@@ -137,6 +146,7 @@ export type EffectDeclaration = {
   readonly key?: string;
   readonly probe?: ProbeDeclaration;
   readonly compensate?: Compensation;
+  readonly state?: StateDeclaration;
   /** An error result proves that nothing was changed. */
   readonly errorMeansNotApplied?: boolean;
 };
@@ -173,6 +183,8 @@ export type ToolOutcome =
       readonly observation: string;
       readonly receipt: Readonly<Record<string, unknown>>;
       readonly partial?: boolean;
+      /** What the write left behind, where its Agent says how that is read. */
+      readonly post?: State | null;
       /** What it read that had come from outside before. */
       readonly restsOn?: readonly Evidence[];
     }
@@ -273,6 +285,7 @@ export interface Tool {
   lacks?(argument: string): boolean;
   readonly probe?: ProbeDeclaration;
   readonly compensate?: Compensation;
+  readonly state?: StateDeclaration;
   /** Other tools that a call of this one may be: whatever is asked before those is asked before this one. */
   readonly standsFor?: readonly string[];
   /**

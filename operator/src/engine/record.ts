@@ -13,6 +13,7 @@ import { crossWhenKnown } from "./hold.ts";
 import type { ModelRequest, ModelUsage } from "./ports.ts";
 import { basis, stepOf, whyBarred } from "./provenance.ts";
 import { planCalls, replyCall, type Response, storedCall, type Taken, takeIn } from "./response.ts";
+import { keepsState } from "./state.ts";
 import { Left, type Turn } from "./turn.ts";
 import { UNDO } from "./undo-tool.ts";
 
@@ -136,8 +137,8 @@ function crossingWith(deps: EngineDeps, turn: Turn, first: CallRow, step: Stored
   const tool = turn.tools.get(first.tool);
   if (tool === undefined || turn.stop || first.gate === "open" || !EFFECTS[first.kind as EffectKind].crosses)
     return undefined;
-  // What an undo does is read from rows when its turn comes.
-  if (first.tool === UNDO) return undefined;
+  // What an undo does is read from rows when its turn comes; and nothing is looked at before the response is recorded.
+  if (first.tool === UNDO || keepsState(tool) !== undefined) return undefined;
   return prepareCrossing(deps, turn.ids, first, actionOf(first, tool));
 }
 

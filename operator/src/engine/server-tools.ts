@@ -100,6 +100,7 @@ export function renamed(effects: readonly EffectDeclaration[], tools: readonly P
     ...(effect.compensate === undefined
       ? {}
       : { compensate: { ...effect.compensate, tool: nameOf(effect.compensate.tool) } }),
+    ...(effect.state === undefined ? {} : { state: { ...effect.state, tool: nameOf(effect.state.tool) } }),
   }));
 }
 

@@ -8,11 +8,13 @@ import { readEffects, type RecordedEffect } from "#ledger/reads.ts";
 import { PawlError } from "#rules/errors.ts";
 import { MAX_EFFECT_ATTEMPTS, settling } from "#rules/journal.ts";
 import { MAX_RESULT } from "#rules/limits.ts";
+import type { State } from "#rules/state.ts";
 import { bounded } from "#rules/text.ts";
 import { type Action, actionOf } from "./action.ts";
 import type { EngineDeps } from "./deps.ts";
 import { type Dispatch, send, settle, withUndo } from "./dispatch.ts";
 import { look, type Look } from "./probe.ts";
+import { stateAfterwards } from "./state.ts";
 import { Left, type Turn } from "./turn.ts";
 import { undoing } from "./undo.ts";
 import { UNDO } from "./undo-tool.ts";
@@ -147,7 +149,9 @@ export class Settler {
     const result = found?.result === undefined ? {} : { result: found.result };
     const words = `Its answer was lost; ${probe} found that it took place:\n${found?.observation ?? ""}`;
     const observation = withUndo(words, action?.tool, effect.id, this.turn.tools.has(UNDO));
-    await this.conclude(effect, "confirmed", { probe, ...result }, observation);
+    const receipt = { probe, ...result };
+    const post = action === undefined ? null : await stateAfterwards(this.deps, this.turn, action, effect.id, receipt);
+    await this.conclude(effect, "confirmed", receipt, observation, post);
   }
 
   /** Whoever writes first is right: a sender that tells its outcome in the meantime saw it with its own eyes. */
@@ -156,6 +160,7 @@ export class Settler {
     state: "confirmed" | "failed",
     receipt: Readonly<Record<string, unknown>> | null,
     observation: string,
+    post: State | null = null,
   ): Promise<void> {
     await settleEffect(this.deps.db, {
       effectId: effect.id,
@@ -164,6 +169,7 @@ export class Settler {
       receipt,
       observation: bounded(observation, MAX_RESULT),
       resolvedBy: "probe",
+      post,
     });
     this.deps.meter.effect(state);
   }

@@ -1,4 +1,5 @@
 /** One effect with the call that made it, whatever run of the conversation it belongs to: for a look, and for an undo. */
+import { type State, storedState } from "#rules/state.ts";
 import type { Runner } from "./database.ts";
 import type { RecordedEffect } from "./reads.ts";
 import { statement } from "./statement.ts";
@@ -18,6 +19,8 @@ const readEffectStatement = statement({
     keyed: "bool",
     observation: "text?",
     receipt: "jsonb?",
+    prior: "jsonb?",
+    post: "jsonb?",
     wait_ms: "int8",
     unsent: "int4",
     tool: "text",
@@ -27,7 +30,7 @@ const readEffectStatement = statement({
     undo_observation: "text?",
   },
   text: `
-    select e.id, e.call_id, e.kind, e.target, e.state, e.attempt, e.nonce, e.keyed, e.observation, e.receipt,
+    select e.id, e.call_id, e.kind, e.target, e.state, e.attempt, e.nonce, e.keyed, e.observation, e.receipt, e.prior, e.post,
            greatest(0, ceil(extract(epoch from coalesce(e.settle_at, pawl_now()) - pawl_now()) * 1000))::bigint as wait_ms,
            ${TIMES_UNSENT} as unsent, c.tool, c.args, u.id as undo, u.state as undo_state, u.observation as undo_observation
     from commitment_effects e join runs r on r.id = e.run_id join tool_calls c on c.id = e.call_id
@@ -37,6 +40,9 @@ const readEffectStatement = statement({
 
 export type EffectWithCall = RecordedEffect & {
   readonly receipt: Readonly<Record<string, unknown>> | null;
+  /** What was there before and after it; null: nobody looked, or saw it. */
+  readonly prior: State | null;
+  readonly post: State | null;
   readonly tool: string;
   readonly args: Readonly<Record<string, unknown>>;
   /** The effect that undoes it, if there is one that did not fail. */
@@ -63,6 +69,8 @@ export async function readEffect(
     waitMs: row.wait_ms,
     unsent: row.unsent,
     receipt: row.receipt as EffectWithCall["receipt"],
+    prior: storedState(row.prior),
+    post: storedState(row.post),
     tool: row.tool,
     args: row.args as EffectWithCall["args"],
     undo: row.undo === null ? null : { id: row.undo, state: row.undo_state ?? "", observation: row.undo_observation },

@@ -7,6 +7,7 @@
 import { PawlError } from "#rules/errors.ts";
 import type { JournaledKind } from "#rules/effects.ts";
 import { occupied, type OccupiedBy } from "#rules/journal.ts";
+import type { State } from "#rules/state.ts";
 import type { Runner } from "./database.ts";
 import { statement } from "./statement.ts";
 
@@ -31,6 +32,7 @@ const crossEffectStatement = statement({
     receipt: "jsonb?",
     compensates: "uuid?",
     built_on: "uuid[]",
+    prior: "jsonb?",
   },
   columns: { verdict: "text" },
   // A reply whose delivery is its row (kubectl) comes with its receipt and is confirmed at once.
@@ -57,11 +59,11 @@ const crossEffectStatement = statement({
         else 'crossed' end as verdict from locked),
     effect as (
       insert into commitment_effects (id, call_id, run_id, root_id, request_id, journal_scope, kind, target, args_hash, repeat, keyed,
-                                      state, nonce, lease_token, dispatched_at, send_by, settle_at, settled_at, receipt, built_on, compensates)
+                                      state, nonce, lease_token, dispatched_at, send_by, settle_at, settled_at, receipt, built_on, compensates, prior)
       select :effect, :call, run_id, root_id, request_id, journal_scope, :kind, :target, :args_hash, :repeat, :keyed,
              case when :receipt is null then 'dispatched' else 'confirmed' end, :nonce, lease_token, pawl_now(),
              pawl_now() + :send_ms * interval '1 ms', pawl_now() + :settle_ms * interval '1 ms',
-             case when :receipt is not null then pawl_now() end, :receipt, :built_on, :compensates
+             case when :receipt is not null then pawl_now() end, :receipt, :built_on, :compensates, :prior
       from verdict where verdict = 'crossed' on conflict do nothing returning id),
     crossed as (
       update runs r set
@@ -86,6 +88,7 @@ const settleEffectStatement = statement({
     observation: "text?",
     resolved_by: "text?",
     unsent: "bool",
+    post: "jsonb?",
   },
   columns: { verdict: "text" },
   // Needs no lease: the outcome is a fact that only its sender knows (I4). Final states never change (I5). The run is
@@ -102,7 +105,7 @@ const settleEffectStatement = statement({
         else 'settled' end as verdict from locked),
     settled as (
       update commitment_effects e set state = :state, receipt = :receipt, observation = :observation,
-             resolved_by = :resolved_by, unsent = :unsent, settled_at = pawl_now()
+             resolved_by = :resolved_by, unsent = :unsent, post = :post, settled_at = pawl_now()
       from verdict v where e.id = v.id and v.verdict = 'settled')
     select verdict from verdict`,
 });
@@ -218,6 +221,8 @@ export type CrossRequest = {
   readonly receipt?: Readonly<Record<string, unknown>>;
   /** Only for a compensation: the effect that it undoes. */
   readonly compensates?: string;
+  /** What was there before, where it is to be known. */
+  readonly prior?: State | null;
   /** Evidence that a reply was built on. */
   readonly builtOn?: readonly string[];
 };
@@ -250,6 +255,7 @@ export async function crossEffect(db: Runner, request: CrossRequest): Promise<Cr
       receipt: request.receipt ?? null,
       compensates: request.compensates ?? null,
       built_on: request.builtOn ?? [],
+      prior: request.prior ?? null,
     });
     const { verdict } = row;
     if (verdict === "crossed" || verdict === "fenced" || verdict === "ended") return { kind: verdict };
@@ -294,6 +300,8 @@ export type Settlement = {
   readonly resolvedBy?: string;
   /** Failed, because its sender gave it up before its first byte: its call may cross anew. */
   readonly unsent?: boolean;
+  /** What a confirmed write left behind, where that is to be known. */
+  readonly post?: State | null;
 };
 
 export async function settleEffect(db: Runner, settlement: Settlement): Promise<"settled" | "already" | "conflict"> {
@@ -305,6 +313,7 @@ export async function settleEffect(db: Runner, settlement: Settlement): Promise<
     observation: settlement.observation,
     resolved_by: settlement.resolvedBy ?? null,
     unsent: settlement.unsent ?? false,
+    post: settlement.post ?? null,
   });
   return row.verdict as "settled" | "already" | "conflict";
 }

@@ -1,5 +1,6 @@
 /** What a turn that puts an earlier one right has to know of that: its writes, what took them back, what they rest on. */
 import type { Evidence } from "#rules/provenance.ts";
+import { type State, storedState } from "#rules/state.ts";
 import type { Runner } from "./database.ts";
 import { statement } from "./statement.ts";
 
@@ -13,13 +14,14 @@ const readReconciledStatement = statement({
     target: "text",
     state: "text",
     receipt: "jsonb?",
+    prior: "jsonb?",
     compensates: "uuid?",
     undo_state: "text?",
     evidence: "jsonb",
   },
   // Of every run that its request had. A source whose row is gone bars, as everywhere.
   text: `
-    select e.id, c.tool, c.args, e.target, e.state, e.receipt, e.compensates, u.state as undo_state,
+    select e.id, c.tool, c.args, e.target, e.state, e.receipt, e.prior, e.compensates, u.state as undo_state,
            (select coalesce(jsonb_agg(jsonb_build_object('id', i.id, 'source', coalesce(s.source, 'a source whose record is gone'),
                 'audience', coalesce(s.audience, 'conversation'), 'agentId', coalesce(s.agent_id, i.id), 'conversationId', s.conversation_id)), '[]')
               from unnest(c.evidence) i (id) left join tool_source_evidence s on s.id = i.id) as evidence
@@ -46,6 +48,7 @@ export type ReconciledEffect = {
   readonly target: string;
   readonly state: "confirmed" | "unknown" | "dispatched";
   readonly receipt: Readonly<Record<string, unknown>> | null;
+  readonly prior: State | null;
   readonly compensates: string | null;
   /** Of the effect that undoes it; null: there is none. */
   readonly undoState: string | null;
@@ -62,6 +65,7 @@ export async function readReconciled(
     state: row.state as ReconciledEffect["state"],
     args: row.args as ReconciledEffect["args"],
     receipt: row.receipt as ReconciledEffect["receipt"],
+    prior: storedState(row.prior),
     undoState: undo_state,
     evidence: row.evidence as readonly Evidence[],
   }));

@@ -12,6 +12,8 @@ export type Known = {
   readonly effectId?: string;
   /** What the write was answered with. */
   readonly result?: unknown;
+  /** What was there before the write. */
+  readonly prior?: unknown;
 };
 
 export type Filled<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly missing: string };
@@ -41,6 +43,7 @@ function valueOf(path: string, known: Known): unknown {
   const [first = "", ...rest] = steps;
   if (first === "effect" && known.effectId !== undefined) return at({ id: known.effectId }, rest);
   if (first === "result" && Object.hasOwn(known, "result")) return at(known.result, rest);
+  if (first === "prior" && Object.hasOwn(known, "prior")) return at(known.prior, rest);
   return at(known.args, steps);
 }
 

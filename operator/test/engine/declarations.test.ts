@@ -30,6 +30,8 @@ describe("what an Agent declares about its tools", () => {
     const url = "https://world.test/notes?key={effect.id}";
     assert.equal(problem(probing({ tool: "http_request", arguments: { method: "get", url } })), null);
     assert.equal(problem([{ tool: "write", compensate: { tool: "http_request" }, target: "{to}" }]), null);
+    const state = { tool: "http_request", arguments: { method: "GET", url: "https://world.test/{to}" }, path: "title" };
+    assert.equal(problem([{ tool: "write", compensate: { tool: "http_request" }, state }]), null);
   });
 
   const wrong: [title: string, effects: unknown[], says: RegExp][] = [
@@ -47,6 +49,21 @@ describe("what an Agent declares about its tools", () => {
       "with an undo by a tool that it does not have",
       [{ tool: "write", compensate: { tool: "x" } }],
       /compensate\.tool/,
+    ],
+    [
+      "with a state read by a tool that it does not have",
+      [{ tool: "write", compensate: { tool: "write" }, state: { tool: "x" } }],
+      /state\.tool: this agent has no tool x/,
+    ],
+    [
+      "with a state read by a tool that writes",
+      [{ tool: "write", compensate: { tool: "write" }, state: { tool: "write" } }],
+      /state\.tool: write may change something, and a look must not/,
+    ],
+    [
+      "with a state that no undo would look at",
+      [{ tool: "write", state: { tool: "find" } }],
+      /state: it is looked at for an undo only: declare compensate, too/,
     ],
     ["with a probe that writes", probing({ tool: "write" }), /write may change something, and a probe must not/],
     [

@@ -32,4 +32,37 @@ describe("a write over HTTP to a service without keys", function () {
       assert.deepEqual([row.status, row.reason], ["succeeded", "Answered"]);
     });
   }
+
+  for (const moved of [false, true]) {
+    it(`is ${moved ? "not taken back when somebody else has written there since" : "taken back while nothing else has happened there"}`, async () => {
+      const state = { tool: "http_request", arguments: { method: "GET", url: "{url}" } };
+      const compensate = {
+        tool: "http_request",
+        arguments: { method: "DELETE", url: "{url}", body: '{"of": {result.id}}' },
+      };
+      const undoable = { tools: { effects: [{ tool: "http_request", compensate, state }] } };
+      const undo = { name: "undo", arguments: { effect: "{{effect}}" } };
+      const steps = [{ calls: [write] }, { calls: [undo] }, { text: "done" }];
+      const run = await scene(ledger.db, fakes, steps, { agent: undoable });
+      const real = realBench(ledger.db);
+      let asked = 0;
+      const complete: typeof real.deps.model.complete = async (...given) => {
+        asked += 1;
+        if (moved && asked === 2) {
+          await fetch(`${fakes.world.url}${run.path("plain")}`, { method: "POST", body: "mine" });
+        }
+        return real.deps.model.complete(...given);
+      };
+      await drain({ ...real.deps, model: { complete } });
+      const { effects, run: record } = await outcomeOf(ledger.db, run.runId);
+      assert.deepEqual(
+        effects.map(({ kind, state: of }) => [kind, of]),
+        [["tool.effect", "confirmed"], ...(moved ? [] : [["compensation", "confirmed"]])],
+      );
+      const said = record.calls[1]?.result ?? "";
+      if (moved)
+        assert.match(said, /^Not undone: the world has moved since: it was \{"records":\[.*, it is \{"records":\[/);
+      else assert.match(said, /^HTTP 200/);
+    });
+  }
 });

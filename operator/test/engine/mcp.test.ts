@@ -252,6 +252,12 @@ describe("a turn with tools of an MCP server", function () {
       },
       says("done"),
     ]);
+    const { rows } = await ledger.db.pool.query(
+      "select prior, post from commitment_effects where run_id = $1 and kind = 'tool.effect'",
+      [runId],
+    );
+    // Before it was written nobody could name it.
+    assert.deepEqual(rows, [{ prior: null, post: { value: "open" } }]);
     await checkRefs(deps);
     const refs = await refsOf(agent.id);
     assert.deepEqual(
@@ -272,5 +278,27 @@ describe("a turn with tools of an MCP server", function () {
         ["compensation", "confirmed", "ticket printer"],
       ],
     );
+  });
+
+  it("takes back nothing that has changed since, by whomever", async () => {
+    const state = { tool: "desk_find_ticket", arguments: { key: "{effect.id}" }, path: "state" };
+    const compensate = { tool: "desk_close_ticket", arguments: { id: "{result.id}" } };
+    const effects = [
+      { tool: "desk_create_ticket", key: "key", compensate, state },
+      { tool: "desk_find_ticket", effect: "tool.query" },
+    ];
+    await turn({ effects });
+    let effect: string | undefined;
+    const { results } = await drive([
+      asks(create("printer")),
+      (request) => {
+        effect = /This write is effect (\S+); the tool undo/.exec(JSON.stringify(request.messages))?.[1];
+        return asks(["desk_close_ticket", { id: 1 }]);
+      },
+      () => asks(["undo", { effect }]),
+      says("it was closed already"),
+    ]);
+    assert.equal(results().at(-1), 'Not undone: the world has moved since: it was "open", it is "closed".');
+    assert.equal((await executed("close_ticket")).length, 1);
   });
 });

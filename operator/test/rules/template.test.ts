@@ -43,6 +43,13 @@ describe("a template", () => {
     assert.deepEqual(fillText("{result.id}", { ...more, result: undefined }), { ok: false, missing: "result.id" });
   });
 
+  it("knows what was there before the write, where somebody looked", () => {
+    const known = { args: { prior: "mine" }, effectId: EFFECT };
+    assert.deepEqual(fillText("{prior}", known), { ok: true, value: "mine" });
+    assert.deepEqual(fillText("{prior.title}", { ...known, prior: { title: "Old" } }), { ok: true, value: "Old" });
+    assert.deepEqual(fillText("{prior}", { ...known, prior: "Old" }), { ok: true, value: "Old" });
+  });
+
   it("inserts a value as it is: what looks like a placeholder in it is none", () => {
     assert.deepEqual(fillText("{a}", { args: { a: "{b}$&", b: "x" } }), { ok: true, value: "{b}$&" });
   });

@@ -16,6 +16,8 @@ export const PORTS = [
   "after:model",
   "before:probe",
   "after:probe",
+  "before:state",
+  "after:state",
   "before:tool.http_request",
   "http_request:connected",
   "http_request:sent",

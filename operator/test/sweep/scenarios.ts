@@ -60,6 +60,7 @@ const desk = (fakes: World) => ({
       key: "key",
       probe: { tool: "desk_find_ticket", arguments: { key: "{effect.id}" }, absenceIsConclusive: true },
       compensate: { tool: "desk_close_ticket", arguments: { id: "{result.id}" } },
+      state: { tool: "desk_find_ticket", arguments: { key: "{effect.id}" }, path: "state" },
     },
     {
       tool: "desk_close_ticket",
@@ -190,7 +191,7 @@ export const SCENARIOS: readonly Scenario[] = [
     meanwhile: (item, _fakes, signal) => decide(item, false, signal),
   },
   {
-    // Created through an MCP server and taken back again: a compensation is a write like any other.
+    // Created through an MCP server, looked at, and taken back again: a compensation is a write like any other.
     name: "mcp",
     scripts: [
       [
