@@ -199,6 +199,10 @@ const OPENED = `
              q.deadline_at, v.next_held, v.last_version + 1, pawl_now(), pawl_now()
       from asked q, verdict v join agents a on a.id = v.mailbox_agent returning id)`;
 
+/**
+ * Both channels, and not one or the other: SQL need not look at the second half of an `or`. Notified too when another message waits for a decision: who knows what that one means may have come
+ * too early with it.
+ */
 const decideEventStatement = statement({
   name: "decide_event",
   guarded: true,
@@ -239,9 +243,9 @@ const decideEventStatement = statement({
       select pg_notify('pawl_signal', v.id::text) from verdict v where v.verdict in ('amended', 'preempted', 'cancelled', 'stopping'))
     select v.verdict, coalesce(v.known_reason, v.said) as reason, v.known, v.id as run_id,
            case when v.verdict in ('preempted', 'new_run') then :next_run else (select id from next) end as next_run,
-           (select count(*) from signal) > 0
-             or (select pg_notify('pawl_due', '') from verdict d where d.verdict in ('amended', 'answered', 'folded', 'stopping', 'preempted', 'new_run')
-                   or exists (select from next))::text is not null as notified
+           (select count(*) from signal) + (select count(pg_notify('pawl_due', '')::text) from verdict d
+              where d.verdict in ('amended', 'answered', 'folded', 'stopping', 'preempted', 'new_run')
+                or exists (select from next) or (d.acts and d.next_held > 0)) > 0 as notified
     from verdict v`,
 });
 
