@@ -8,6 +8,7 @@ import { inline } from "./plain.ts";
 import { runIdOf, runUnknown } from "./run-id.ts";
 import { clipped, clock, timed, times, under } from "./story-text.ts";
 import { entries, type Entry, openingMessages, reconciledLines, reconcileLines } from "./why-mail.ts";
+import { questionLines } from "./why-questions.ts";
 
 const WIDTH = 110;
 /** Named behind one answer. */
@@ -147,11 +148,11 @@ function toolLines(teller: Teller, step: StoryStep, call: StoryCall): string[] {
   const effects = story.effects.filter((effect) => effect.call === call.id);
   const lines: string[] = [];
   const asked = under(clipped(`${call.tool} ${JSON.stringify(call.args)}`));
-  const approvals = approvalLines(story, call);
+  const waited = [...approvalLines(story, call), ...questionLines(story, call)];
   // It was asked for, and waited, before anything crossed.
-  if (approvals.length > 0) lines.push(...asked, ...approvals);
+  if (waited.length > 0) lines.push(...asked, ...waited);
   if (effects[0] !== undefined) lines.push(...crossing(teller, effects[0], step));
-  if (approvals.length === 0) lines.push(...asked);
+  if (waited.length === 0) lines.push(...asked);
   for (const effect of effects) {
     lines.push(...effectLines(effect, crossedAt(story, effect), step));
     if (effect.token !== null && effect.token > teller.token) teller.token = effect.token;
@@ -237,9 +238,9 @@ export function renderWhy(story: Story): string {
   return [...lines, ...(last.length === 0 ? [] : ["", ...last]), ""].join("\n");
 }
 
-/** `name`: of a Run object in `namespace`, or the id of a turn. */
+/** `name`: of a Run object in `namespace`, or the id of a turn. Why a message waits is told by the turn that it met. */
 export async function whyOf(db: Runner, namespace: string, name: string): Promise<string> {
-  const id = await runIdOf(db, namespace, name);
+  const id = await runIdOf(db, namespace, name, true);
   const story = await readStory(db, id);
   if (story === null) throw runUnknown(namespace, name);
   return renderWhy(story);

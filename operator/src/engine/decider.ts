@@ -79,6 +79,7 @@ export class Decider {
   }
 
   async #answer(one: Undecided): Promise<Answer> {
+    if (one.kind === "edit" || one.kind === "delete") return { relation: "refines", source: one.kind };
     if (isStopWord(one.text)) return { relation: "cancels", source: "stop_word" };
     const { judge, settings, db } = this.#deps;
     const { agentId, namespace, runId } = one;

@@ -8,9 +8,10 @@ const MAX_WHO = 256;
 /**
  * The writes of an answer, for a statement that holds the conversation and a run in `awaiting_input` which nobody has
  * told to stop. They chain from a CTE `answering (run_id, event_id, seq, actor_id, body, at)` of no row or one; that
- * statement inserts the event (`in_turn`, of this run) and updates neither the run nor its triggers itself.
+ * statement inserts the event (`in_turn`, of this run) and updates neither the run nor its triggers itself. `more`: what it
+ * wants set on the run `r` besides.
  */
-export const ANSWERS = `
+export const answers = (more = ""): string => `
     answered_question as (
       update questions q set state = 'answered', answered_by = a.actor_id, answer_event = a.event_id, closed_at = a.at
       from answering a where q.run_id = a.run_id and q.state = 'open' returning q.call_id),
@@ -21,7 +22,8 @@ export const ANSWERS = `
       from answering a, answered_question q where c.id = q.call_id and c.outcome is null),
     answered_run as (
       update runs r set status = 'running', due_at = a.at, reason = null, message = null, unblocked_by = a.actor_id,
-             trigger_count = r.trigger_count + 1, min_code = greatest(r.min_code, ${STEERED_CODE}), amend_seq = greatest(r.amend_seq, a.seq),${UNPARKS},
+             trigger_count = r.trigger_count + 1, amend_seq = greatest(r.amend_seq, a.seq),
+             min_code = greatest(r.min_code, ${STEERED_CODE}),${more}${UNPARKS},
              version = r.version + 1, changed_at = a.at
       from answering a where r.id = a.run_id),
     answer_trigger as (

@@ -7,7 +7,7 @@
 import { v7 as uuidv7 } from "uuid";
 import { STEERED_CODE } from "#rules/limits.ts";
 import type { Done, Policy, Relation } from "#rules/interrupt.ts";
-import { ANSWERS } from "./answers.ts";
+import { answers } from "./answers.ts";
 import type { Runner } from "./database.ts";
 import { untilKnown } from "./looks.ts";
 import { statement } from "./statement.ts";
@@ -32,8 +32,8 @@ const LOCKED = `
       select r.id, r.conversation_id, r.request_id, r.status, r.version, r.committed_at, r.reply_at, r.stop_requested_at, r.requester, r.addressed,
              r.trigger_count, r.interruptions, r.closed_to_interrupts, r.deadline_at, r.parked_at, r.grants, r.window_until, r.hold_until, r.reason as waits_for,
              c.id as mailbox, c.agent_id as mailbox_agent, c.live_run, c.head_seq, c.last_version, c.max_count,
-             e.id as event_id, e.seq as event_seq, e.state as event_state, e.actor_id as author, e.body as event_body, e.grants as event_grants,
-             e.quiet_until, e.wait_until, e.slice as event_slice, e.deadline_ms as event_deadline_ms,
+             e.id as event_id, e.seq as event_seq, e.state as event_state, e.actor_id as author, e.grants as event_grants,
+             e.quiet_until, e.wait_until, e.slice as event_slice, e.body as event_body, e.deadline_ms as event_deadline_ms,
              c.stale or (c.live_run is not null and (r.id is null or r.stale)) as stale,
              case when r.id is null then 'free' when r.status = 'queued' then 'window' when r.status = 'awaiting_input' then 'waiting'
                   when r.reply_at is not null then 'replied' when r.committed_at is not null then 'committed' else 'buffering' end as position,
@@ -109,10 +109,6 @@ const MESSAGES = `
       select case when v.verdict in ('preempted', 'new_run') then :next_run else v.id end, v.event_id,
              case v.verdict when 'amended' then 'amend' else 'trigger' end
       from verdict v where v.verdict in ('amended', 'folded', 'preempted', 'new_run')),
-    answering as (
-      select v.id as run_id, v.event_id, v.event_seq as seq, v.author as actor_id, v.event_body as body, pawl_now() as at
-      from verdict v where v.verdict = 'answered'),
-    ${ANSWERS},
     inherited as ( -- what it has read stays read: delivered_ordinal is of a step that the successor inherits
       insert into run_triggers (run_id, event_id, role, delivered_ordinal)
       select :next_run, t.event_id, 'inherited', t.delivered_ordinal
@@ -121,6 +117,13 @@ const MESSAGES = `
     carried as (
       update message_events e set run_id = :next_run from verdict v
       where v.verdict = 'preempted' and e.run_id = v.id and e.state = 'in_turn')`;
+
+/** A turn that had asked: this answers it, whatever it means besides. */
+const ANSWERED = `
+    answering as (
+      select id as run_id, event_id, event_seq as seq, author as actor_id, event_body as body, next_held, pawl_now() as at
+      from verdict where verdict = 'answered'),${answers(`
+             hold_seq = a.next_held, hold_until = case when a.next_held = 0 then null else r.hold_until end,`)}`;
 
 /** A turn that stays where it is, and knows more. */
 const TOUCHED = `
@@ -175,6 +178,9 @@ const PREEMPT = `
              result = 'not run: newer input came, and the turn began anew with it',
              gate = case when c.gate = 'open' and exists (select from approvals a where a.call_id = c.id) then 'withdrawn' else c.gate end
       from verdict v where v.verdict = 'preempted' and c.run_id = v.id and c.outcome is null and c.class <> 'pure'),
+    unanswered as (
+      update questions q set state = 'withdrawn', closed_at = pawl_now() from verdict v
+      where v.verdict = 'preempted' and q.run_id = v.id and q.state = 'open'),
     asked_no_more as (
       update approvals a set state = 'withdrawn', decided_at = pawl_now() from verdict v
       where v.verdict = 'preempted' and a.run_id = v.id and a.state = 'open')`;
@@ -193,6 +199,10 @@ const OPENED = `
              q.deadline_at, v.next_held, v.last_version + 1, pawl_now(), pawl_now()
       from asked q, verdict v join agents a on a.id = v.mailbox_agent returning id)`;
 
+/**
+ * Both channels, and not one or the other: SQL need not look at the second half of an `or`. Notified too when another message waits for a decision: who knows what that one means may have come
+ * too early with it.
+ */
 const decideEventStatement = statement({
   name: "decide_event",
   guarded: true,
@@ -215,7 +225,7 @@ const decideEventStatement = statement({
   columns: { verdict: "text", reason: "text?", known: "text?", run_id: "uuid?", next_run: "uuid?", notified: "bool" },
   text: `
     with ${LOCKED},${JUDGED},
-    ${endTurn("verdict", "v.event_id")},${MESSAGES},${TOUCHED},${PREEMPT},${OPENED},
+    ${endTurn("verdict", "v.event_id")},${MESSAGES},${ANSWERED},${TOUCHED},${PREEMPT},${OPENED},
     noted as (
       update conversations c set mail_version = c.mail_version + 1,
              live_run = case when v.verdict in ('preempted', 'new_run') then :next_run else c.live_run end,
@@ -233,9 +243,9 @@ const decideEventStatement = statement({
       select pg_notify('pawl_signal', v.id::text) from verdict v where v.verdict in ('amended', 'preempted', 'cancelled', 'stopping'))
     select v.verdict, coalesce(v.known_reason, v.said) as reason, v.known, v.id as run_id,
            case when v.verdict in ('preempted', 'new_run') then :next_run else (select id from next) end as next_run,
-           (select count(*) from signal) > 0
-             or (select pg_notify('pawl_due', '') from verdict d where d.verdict in ('amended', 'answered', 'folded', 'stopping', 'preempted', 'new_run')
-                   or exists (select from next))::text is not null as notified
+           (select count(*) from signal) + (select count(pg_notify('pawl_due', '')::text) from verdict d
+              where d.verdict in ('amended', 'answered', 'folded', 'stopping', 'preempted', 'new_run')
+                or exists (select from next) or (d.acts and d.next_held > 0)) > 0 as notified
     from verdict v`,
 });
 

@@ -9,7 +9,7 @@ import { v7 as uuidv7 } from "uuid";
 import { type Policy, policyOf } from "#rules/interrupt.ts";
 import { MAX_BOT_TURNS, MAX_HOLD_MS } from "#rules/limits.ts";
 import { quietMs } from "#rules/unfinished.ts";
-import { ANSWERS } from "./answers.ts";
+import { answers } from "./answers.ts";
 import type { Runner } from "./database.ts";
 import { untilKnown } from "./looks.ts";
 import { statement } from "./statement.ts";
@@ -164,7 +164,7 @@ const ingestEvent = statement({
     answering as (
       select v.live_id as run_id, event.id as event_id, event.seq, :actor as actor_id, :body as body, v.now as at
       from verdict v, event where v.verdict = 'answers'),
-    ${ANSWERS},
+    ${answers()},
     held as ( -- nothing leaves while it is asked what the message means; not for ever, however much somebody types
       update runs r set hold_seq = event.seq, hold_until = v.now + interval '${MAX_HOLD_MS} ms'
       from verdict v, event where v.verdict = 'undecided' and not v.bound and r.id = v.live_id returning r.id),

@@ -6,7 +6,7 @@
 import { v7 as uuidv7 } from "uuid";
 import { PawlError } from "#rules/errors.ts";
 
-import { ANSWERS } from "./answers.ts";
+import { answers } from "./answers.ts";
 import type { Runner } from "./database.ts";
 import { MAX_LOOKS } from "./looks.ts";
 import { statement } from "./statement.ts";
@@ -128,7 +128,7 @@ const answerQuestionStatement = statement({
       insert into message_events (id, conversation_id, seq, kind, ext_id, order_key, actor_id, body, state, run_id, received_at)
       select :event, v.conversation_id, v.head_seq + 1, 'decision', :decision, '', :actor, :text, 'in_turn', v.run_id, v.at
       from verdict v where v.verdict = 'answered'),
-    ${ANSWERS},
+    ${answers()},
     conversation as (
       update conversations c set head_seq = c.head_seq + 1, mail_version = c.mail_version + 1
       from verdict v where c.id = v.conversation_id and v.verdict = 'answered')

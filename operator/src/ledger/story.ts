@@ -2,8 +2,10 @@
 import { ofChain } from "./chain.ts";
 import type { Runner } from "./database.ts";
 import { statement } from "./statement.ts";
+import { QUESTIONS_COLUMN, type StoryQuestion } from "./story-questions.ts";
 import { MAIL_COLUMNS, type StoryInterrupt, type StoryLink, type StoryMessage, type StoryRun } from "./story-mail.ts";
 
+export type { StoryQuestion } from "./story-questions.ts";
 export type { StoryInterrupt, StoryLink, StoryMessage, StoryRun } from "./story-mail.ts";
 
 const readStoryStatement = statement({
@@ -33,6 +35,7 @@ const readStoryStatement = statement({
     effects: "jsonb",
     interrupts: "jsonb",
     approvals: "jsonb",
+    questions: "jsonb",
     inherits: "uuid[]",
     runs: "jsonb",
     reconciles: "jsonb?",
@@ -56,7 +59,7 @@ const readStoryStatement = statement({
            'expiresAt', p.expires_at, 'decidedAt', p.decided_at, 'decisions',
            (select coalesce(jsonb_agg(jsonb_build_object('actor', d.actor, 'asked', d.asked, 'done', d.done, 'why', d.why,
                 'reason', d.reason, 'at', d.at) order by d.at), '[]') from approval_decisions d where d.approval_id = p.id)) order by p.id), '[]')
-         from approvals p where ${ofChain("p.run_id", "r")}) as approvals, r.inherits,${MAIL_COLUMNS}
+         from approvals p where ${ofChain("p.run_id", "r")}) as approvals, r.inherits,${QUESTIONS_COLUMN},${MAIL_COLUMNS}
     from runs r join agents a on a.id = r.agent_id where r.id = :run`,
 });
 
@@ -150,6 +153,7 @@ export type Story = {
   readonly inherits: readonly string[];
   /** All of them and itself, oldest first. */
   readonly runs: readonly StoryRun[];
+  readonly questions: readonly StoryQuestion[];
   /** The turn that was too late to be corrected, and is put right in this one. */
   readonly reconciles: StoryLink | null;
   /** Turns that put this one right. */
@@ -163,6 +167,8 @@ const TIMES = new Set([
   "startedAt",
   "endedAt",
   "requestedAt",
+  "askedAt",
+  "closedAt",
   "expiresAt",
   "decidedAt",
   "dispatchedAt",
@@ -213,6 +219,10 @@ export async function readStory(db: Runner, runId: string): Promise<Story | null
     runs: dated<StoryRun>(row.runs),
     reconciles: row.reconciles as StoryLink | null,
     reconciledBy: row.reconciled_by as StoryLink[],
+    questions: dated<StoryQuestion>(row.questions).map((question) => ({
+      ...question,
+      late: dated<StoryQuestion["late"][number]>(question.late),
+    })),
     approvals: dated<StoryApproval>(row.approvals).map((approval) => ({
       ...approval,
       decisions: dated<StoryDecision>(approval.decisions),

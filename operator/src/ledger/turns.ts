@@ -143,8 +143,8 @@ const requestStopStatement = statement({
              case when v.spoken then 'stop_word' else 'policy' end, pawl_now() from stop_message s, acting v)
     select case when v.verdict in ('cancelled', 'stopping') and not exists (select from acting) then 'duplicate' else v.verdict end as verdict,
            (select id from next) as next_run,
-           (select pg_notify('pawl_due', '') from next)::text is not null
-             or (select pg_notify('pawl_signal', a.id::text) from acting a where a.verdict in ('cancelled', 'stopping'))::text is not null as notified
+           (select count(pg_notify('pawl_due', '')::text) from next)
+             + (select count(pg_notify('pawl_signal', a.id::text)::text) from acting a where a.verdict in ('cancelled', 'stopping')) > 0 as notified
     from verdict v`,
 });
 

@@ -11,6 +11,7 @@ const claimUndecidedStatement = statement({
     event_id: "uuid",
     conversation_id: "uuid",
     seq: "int8",
+    kind: "text",
     body: "text?",
     actor: "text",
     run_id: "uuid?",
@@ -22,13 +23,13 @@ const claimUndecidedStatement = statement({
   // claim whose reply was lost is one whose asker died: its time runs out.
   text: `
     with locked as (
-      select e.id, e.conversation_id, e.seq, e.body, e.actor_id from message_events e
+      select e.id, e.conversation_id, e.seq, e.kind, e.body, e.actor_id from message_events e
       where e.state = 'undecided' and (e.asked_until is null or e.asked_until <= pawl_now()) and e.id <> all (:except)
       order by e.received_at, e.seq limit :most for no key update skip locked),
     verdict as (select *, 'claimed' as verdict from locked),
     claimed as (
       update message_events e set asked_until = pawl_now() + :ask_ms * interval '1 ms' from verdict v where e.id = v.id)
-    select v.verdict, v.id as event_id, v.conversation_id, v.seq, v.body, coalesce(w.display, w.ext_id) as actor, c.live_run as run_id,
+    select v.verdict, v.id as event_id, v.conversation_id, v.seq, v.kind, v.body, coalesce(w.display, w.ext_id) as actor, c.live_run as run_id,
            a.id as agent_id, a.namespace, g.spec
     from verdict v join actors w on w.id = v.actor_id join conversations c on c.id = v.conversation_id
     join agents a on a.id = c.agent_id join agent_generations g on g.agent_id = a.id and g.generation = a.generation
@@ -41,7 +42,7 @@ const readUnderWayStatement = statement({
   columns: { actor: "text", body: "text?" },
   text: `
     select actor, body from (
-      select coalesce(w.display, w.ext_id) as actor, e.body, e.order_key, e.seq
+      select coalesce(w.display, w.ext_id) as actor, coalesce(e.shown, e.body) as body, e.order_key, e.seq
       from message_events e join actors w on w.id = e.actor_id
       where e.run_id = :run and e.state = 'in_turn' order by e.seq desc limit :most) newest
     order by order_key, seq`,
@@ -54,6 +55,8 @@ export type Undecided = {
   readonly eventId: string;
   readonly conversationId: string;
   readonly seq: number;
+  /** edit, delete: of a message of the turn; what that means is known. */
+  readonly kind: string;
   readonly text: string;
   readonly actor: string;
   /** Null: its turn is gone. */
@@ -77,6 +80,7 @@ export async function claimUndecided(
     eventId: row.event_id,
     conversationId: row.conversation_id,
     seq: row.seq,
+    kind: row.kind,
     text: row.body ?? "",
     actor: row.actor,
     runId: row.run_id,

@@ -59,6 +59,7 @@ export const story = (changes: Partial<Story>): Story => ({
   effects: [],
   interrupts: [],
   approvals: [],
+  questions: [],
   inherits: [],
   runs: [],
   reconciles: null,

@@ -49,6 +49,52 @@ No point of no return yet: nothing outside has been changed, all of this may be 
 `,
   },
   {
+    name: "tells of a question: who answered, who came too late, and what the agent read",
+    story: story({
+      status: "running",
+      live: true,
+      endedAt: null,
+      leaseOwner: "worker-a",
+      leaseUntil: at(40),
+      messages: [
+        message(),
+        message({ event: "e-2", actor: "bob", text: "blue", at: at(20), role: "answer", object: null }),
+      ],
+      steps: [step(1, { text: "" })],
+      calls: [
+        {
+          ...quick,
+          tool: "ask_user",
+          class: "internal_durable",
+          args: { question: "Which colour?" },
+          result: "[answer of bob] blue",
+        },
+      ],
+      questions: [
+        {
+          id: "request-1",
+          call: quick.id,
+          state: "answered",
+          askedAt: at(10),
+          expiresAt: at(3_600),
+          closedAt: at(20),
+          by: "bob",
+          late: [{ actor: "carol", text: "red", at: at(21) }],
+        },
+      ],
+    }),
+    text: `${opening("running")}09:00:10.000  step 1, lease 1, the model's response is recorded
+                ask_user {"question":"Which colour?"}
+09:00:10.000    anybody may answer it: request request-1, until 2026-01-02T10:00Z
+09:00:20.000    bob answered it
+09:00:21.000    carol came too late: red
+                  → [answer of bob] blue
+              running: worker-a holds lease 1 until 09:00:40.000
+
+No point of no return yet: nothing outside has been changed, all of this may be restarted freely.
+`,
+  },
+  {
     name: "tells of a call that a person had to approve: who was asked, who tried, who did, before it crossed",
     story: story({
       committedAt: at(20),

@@ -7,6 +7,8 @@ import { type Judge, ModelJudge, RELATION_MS, type Related } from "#engine/judge
 import type { Database } from "#ledger/database.ts";
 import { checkInvariants } from "#ledger/invariants.ts";
 import { claimRun } from "#ledger/leases.ts";
+import { ingestEdit } from "#ledger/changes.ts";
+import { policyOf } from "#rules/interrupt.ts";
 import { ingest } from "#ledger/mailbox.ts";
 import { MAX_HOLD_MS } from "#rules/limits.ts";
 import { bench, engineAgent, says, type Script } from "../support/engine.ts";
@@ -65,6 +67,33 @@ describe("a message that met a turn at work", () => {
     );
     return [row?.state, row?.done, row?.reason, row?.source].filter((word) => word != null).join(" ");
   };
+
+  it("is not asked about when it is an edit: that refines, whatever it says", async () => {
+    const turn = await atWork();
+    const first = await undecidedOf(ledger, turn);
+    const [row] = await sql<{ ext_id: string; agent_id: string; connector: string; ext_key: string }>(
+      ledger,
+      "select e.ext_id, c.agent_id, c.connector, c.ext_key from message_events e join conversations c on c.id = e.conversation_id where e.id = $1",
+      [turn.eventId],
+    );
+    assert.ok(row !== undefined);
+    const edit = await ingestEdit(ledger.db, {
+      agentId: row.agent_id,
+      generation: 1,
+      connector: row.connector,
+      conversationKey: row.ext_key,
+      actor: { connector: "kubernetes", extId: "alice" },
+      extId: row.ext_id,
+      extRev: "1",
+      orderKey: "1",
+      text: "stop",
+      policy: policyOf(null),
+    });
+    assert.ok(edit.kind === "undecided", "behind the first one");
+    await look(decider(() => Promise.resolve("independent")).decider);
+    assert.match(await fate(first), /queued Independent model$/);
+    assert.equal(await fate({ ...first, eventId: edit.eventId }), "in_turn amended Amend edit");
+  });
 
   it("is asked about with what its turn was asked for, and decided by the answer", async () => {
     const turn = await atWork();

@@ -1,6 +1,8 @@
 /** Approvals on a real API server: who may say what is admission's; what counts is the ledger's. */
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { v7 as uuidv7 } from "uuid";
+import { parse } from "yaml";
 import type { DecisionStatus } from "@pawl/crds";
 import type { KubeClient } from "#kube/client.ts";
 import { KubeError } from "#kube/errors.ts";
@@ -8,6 +10,7 @@ import { DECISIONS, EVENTS, type KubeObject, type Resource } from "#kube/resourc
 import { parkForApproval } from "#ledger/approvals.ts";
 import { settleEffect } from "#ledger/effects.ts";
 import { commitResults } from "#ledger/steps.ts";
+import { aQuestion, ask } from "../support/questions.ts";
 import { aCall, cross, respond } from "../support/world.ts";
 import { type Cluster, cluster, CONTROLLER, eventually } from "./support/cluster.ts";
 import { conditionOf, Controlled, isFinished } from "./support/controlled.ts";
@@ -232,6 +235,43 @@ describe("Decisions on a real API server", function () {
     assert.deepEqual(await world.broken(), []);
   });
 
+  it("answer a question of a Run, the first one, as the sample does (samples/question)", async () => {
+    await world.start();
+    await world.agent("helper");
+    await world.run("painting");
+    const run = await world.claim();
+    const call = aQuestion();
+    await respond(world.db, run, [call], { seenSeq: 1_000 });
+    assert.equal(await ask(world.db, { ...run, call }, { seenSeq: 1_000 }), "parked");
+    const shown = await world.shows("painting", "asks", (s) => s.phase === "AwaitingInput");
+    assert.deepEqual(
+      [shown.reason, shown.waiting?.kind, shown.waiting?.text],
+      ["Question", "Question", "Which colour?"],
+    );
+    assert.equal(conditionOf(shown, "WaitingForHuman")?.reason, "Question");
+
+    const sample = await readFile(new URL("../../../samples/question/answer.yaml", import.meta.url), "utf8");
+    const { spec } = parse(sample.replace("request: REQUEST", `request: ${shown.waiting?.request}`)) as {
+      spec: Record<string, unknown>;
+    };
+    const said = (name: string) => ({ metadata: { name, namespace: world.namespace }, spec });
+    await user.create(DECISIONS, said("green"));
+    await says("green", "Applied", "Answered");
+    await user.create(DECISIONS, said("late"));
+    const late = await says("late", "Late", "AlreadyAnswered");
+    assert.match((late["status"] as DecisionStatus).message ?? "", /answered before by user: .*apply a Run/);
+    await world.shows("painting", "goes on", (s) => s.waiting === undefined && s.phase === "Running");
+    assert.equal((await world.claim()).runId, run.runId);
+    const { rows } = await world.sql(`select outcome, result from tool_calls where id = '${call.id}'`);
+    assert.deepEqual(rows, [{ outcome: "real", result: "[answer of user] The same green as the gate." }]);
+    await eventually("the events", async () => {
+      const events = await kube.admin.list(EVENTS, { namespace: world.namespace });
+      const seen = new Set(events.map((event) => String(event["reason"])));
+      return seen.has("QuestionAsked") && seen.has("Answered") ? seen : undefined;
+    });
+    assert.deepEqual(await world.broken(), []);
+  });
+
   it("are refused by the ledger when the requester makes one, which is kept; nothing is approved by it", async () => {
     await world.start();
     const { request } = await waiting();
@@ -296,7 +336,7 @@ describe("Decisions on a real API server", function () {
     await approver.create(DECISIONS, decision("c", { request, subject: { kind: "Run", name: "nobody" } }));
     await says("c", "Refused", "RunNotFound");
     await user.create(DECISIONS, decision("d", { request, verdict: "Answer", hash: undefined, text: "I approve" }));
-    await says("d", "Refused", "NotYet");
+    await says("d", "Refused", "RequestNotFound");
     assert.deepEqual(await rowsOf(request), []);
   });
 

@@ -9,8 +9,20 @@ import { commitResults } from "#ledger/steps.ts";
 import { STEERED_CODE } from "#rules/limits.ts";
 import { aGatedRun, approvalOf, decide as decideApproval, park } from "../support/approvals.ts";
 import { overlap } from "../support/interleave.ts";
-import { alone, aRunIn, conversationOf, count, end, lapse, type RunRow, runRow, sql } from "../support/positions.ts";
+import {
+  alone,
+  aRunIn,
+  conversationOf,
+  count,
+  end,
+  lapse,
+  type RunRow,
+  runRow,
+  sql,
+  stop,
+} from "../support/positions.ts";
 import { useLedger } from "../support/postgres.ts";
+import { aQuestion, ask } from "../support/questions.ts";
 import { decideAs, undecidedOf } from "../support/steering.ts";
 import { met } from "../support/verdicts.ts";
 import { aCall, aClaimedRun, CODE, cross, respond } from "../support/world.ts";
@@ -18,6 +30,8 @@ import { aCall, aClaimedRun, CODE, cross, respond } from "../support/world.ts";
 const AMEND = { midTurn: "amend" } as const;
 const PREEMPT = { midTurn: "preempt" } as const;
 const READ = { class: "pure", kind: "tool.query", target: null, tool: "find" } as const;
+
+type Run = Awaited<ReturnType<typeof aClaimedRun>>;
 
 describe("a decision about a message that met a turn", () => {
   const ledger = useLedger();
@@ -471,16 +485,20 @@ describe("a decision about a message that met a turn", () => {
   });
 
   it("answers a question that was asked while the message waited", async () => {
-    const position = await aRunIn(ledger.db, "awaiting_input");
-    const more = await undecidedOf(ledger, position, { by: "bob", text: "the blue one" });
+    const position = await aRunIn(ledger.db, "running");
+    const call = aQuestion();
+    await respond(ledger.db, position, [call]);
+    const more = await undecidedOf(ledger, position, { by: "bob" });
+    assert.equal(await ask(ledger.db, { ...position, call }), "hold", "it is not asked while somebody is understood");
+    await sql(ledger, "update runs set hold_until = pawl_now() where id = $1", [position.runId]);
+    assert.equal(await ask(ledger.db, { ...position, call }), "parked");
     const found = await decideAs(ledger.db, more, "independent");
     assert.deepEqual([found.kind, "reason" in found && found.reason], ["answered", "Waiting"]);
     const row = await run(position.runId);
-    assert.deepEqual([row.status, row["parked_at"]], ["running", null]);
-    assert.equal(
-      await count(ledger, "tool_calls where run_id = $1 and result like '%the blue one'", [position.runId]),
-      1,
-    );
+    assert.deepEqual([row.status, row["parked_at"], row["hold_seq"]], ["running", null, 0]);
+    const [closed] = await sql(ledger, "select outcome, result from tool_calls where id = $1", [call.id]);
+    assert.equal(closed?.["outcome"], "real");
+    assert.match(String(closed?.["result"]), /^\[answer of bob\] /);
     assert.equal(
       await count(ledger, "runs r join actors a on a.id = r.unblocked_by where r.id = $1 and a.ext_id = 'bob'", [
         position.runId,
@@ -489,27 +507,65 @@ describe("a decision about a message that met a turn", () => {
     );
   });
 
-  it("is told to whoever holds the run, by the run's name", async () => {
+  /** What both channels said while `body` ran. */
+  async function heardWhile(body: () => Promise<void>): Promise<{ signals: (string | undefined)[]; due: number }> {
     const client = new Client({ connectionString: ledger.url });
     await client.connect();
     try {
-      const heard: (string | undefined)[] = [];
-      client.on("notification", ({ payload }) => heard.push(payload));
-      await client.query("listen pawl_signal");
-      const amended = await aClaimedRun(ledger.db);
-      await decideAs(ledger.db, await undecidedOf(ledger, amended), "refines", AMEND);
-      const preempted = await aClaimedRun(ledger.db);
-      await decideAs(ledger.db, await undecidedOf(ledger, preempted), "refines", PREEMPT);
-      const stopping = await committedRun();
-      await decideAs(ledger.db, await undecidedOf(ledger, stopping), "cancels");
-      const cancelled = await aClaimedRun(ledger.db);
-      await decideAs(ledger.db, await undecidedOf(ledger, cancelled), "cancels");
-      const queued = await aClaimedRun(ledger.db);
-      await decideAs(ledger.db, await undecidedOf(ledger, queued), "independent");
+      const heard: { channel: string; payload?: string | undefined }[] = [];
+      client.on("notification", (one) => heard.push(one));
+      await client.query("listen pawl_signal; listen pawl_due");
+      await body();
       await client.query("select 1");
-      assert.deepEqual(heard, [amended.runId, preempted.runId, stopping.runId, cancelled.runId]);
+      const of = (wanted: string) => heard.filter(({ channel }) => channel === wanted);
+      return { signals: of("pawl_signal").map(({ payload }) => payload), due: of("pawl_due").length };
     } finally {
       await client.end();
     }
+  }
+
+  it("is told to whoever holds the run, by the run's name", async () => {
+    const runs = [
+      await aClaimedRun(ledger.db),
+      await aClaimedRun(ledger.db),
+      await committedRun(),
+      await aClaimedRun(ledger.db),
+    ];
+    const [amended, preempted, stopping, cancelled] = runs as [Run, Run, Run, Run];
+    const queued = await aClaimedRun(ledger.db);
+    const { signals } = await heardWhile(async () => {
+      await decideAs(ledger.db, await undecidedOf(ledger, amended), "refines", AMEND);
+      await decideAs(ledger.db, await undecidedOf(ledger, preempted), "refines", PREEMPT);
+      await decideAs(ledger.db, await undecidedOf(ledger, stopping), "cancels");
+      await decideAs(ledger.db, await undecidedOf(ledger, cancelled), "cancels");
+      await decideAs(ledger.db, await undecidedOf(ledger, queued), "independent");
+    });
+    assert.deepEqual(signals, [amended.runId, preempted.runId, stopping.runId, cancelled.runId]);
+  });
+
+  it("is told to the holder of the old turn and to whoever may take the new one, both", async () => {
+    const restarted = await aClaimedRun(ledger.db);
+    const more = await undecidedOf(ledger, restarted);
+    const restart = await heardWhile(() => decideAs(ledger.db, more, "refines", PREEMPT).then(() => {}));
+    assert.deepEqual(restart, { signals: [restarted.runId], due: 1 });
+    // Bob's message waits for the turn behind the one that is stopped, by a message and by hand.
+    for (const how of ["said", "asked"] as const) {
+      const stopped = await aClaimedRun(ledger.db);
+      await undecidedOf(ledger, stopped, { by: "bob", state: "pending" });
+      const said = how === "said" ? await undecidedOf(ledger, stopped) : null;
+      const heard = await heardWhile(async () => {
+        if (said === null) await stop(ledger.db, stopped.eventId);
+        else await decideAs(ledger.db, said, "cancels");
+      });
+      assert.deepEqual(heard, { signals: [stopped.runId], due: 1 }, how);
+    }
+  });
+
+  it("is told to whoever knows what the next message means", async () => {
+    const run = await aClaimedRun(ledger.db);
+    const first = await undecidedOf(ledger, run);
+    await undecidedOf(ledger, run);
+    const heard = await heardWhile(() => decideAs(ledger.db, first, "independent").then(() => {}));
+    assert.deepEqual(heard, { signals: [], due: 1 });
   });
 });

@@ -5,6 +5,7 @@ import { readEmissions } from "#ledger/emissions.ts";
 import { checkInvariants } from "#ledger/invariants.ts";
 import { claimRun, nextDue } from "#ledger/leases.ts";
 import { answerQuestion } from "#ledger/questions.ts";
+import { readStory } from "#ledger/story.ts";
 import { commitResults } from "#ledger/steps.ts";
 import { CODE } from "#rules/limits.ts";
 import { aGatedRun, decide, park } from "../support/approvals.ts";
@@ -209,6 +210,19 @@ describe("a turn that waits for an answer", () => {
       assert.deepEqual(await runRow(ledger, run.runId), before);
       assert.equal((await decisionsOf(run)).length, 2);
     });
+  });
+
+  it("is told in its story, with who answered and who came too late", async () => {
+    const run = await asked();
+    await answer(ledger.db, run);
+    await answer(ledger.db, run, { actor: { connector: "kubernetes", extId: "carol" }, text: "red" });
+    const story = await readStory(ledger.db, run.runId);
+    const [question] = story?.questions ?? [];
+    assert.deepEqual(
+      [question?.call, question?.state, question?.by, question?.late.map(({ actor, text }) => [actor, text])],
+      [run.call.id, "answered", "bob", [["carol", "red"]]],
+    );
+    assert.ok(question?.late[0]?.at instanceof Date && question.closedAt instanceof Date);
   });
 
   describe("is told when nobody answered", () => {

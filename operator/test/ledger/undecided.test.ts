@@ -30,6 +30,7 @@ describe("messages that wait for a decision", () => {
     const [found] = await claimUndecided(ledger.db, CLAIM);
     assert.deepEqual(found, {
       ...more,
+      kind: "message",
       text: "for eight",
       actor: "bob",
       runId: run.runId,
