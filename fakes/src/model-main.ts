@@ -3,7 +3,7 @@
  *
  * node fakes/src/model-main.ts --port 0 --log FILE [--script FILE] [--key KEY] [--context-tokens N]
  *
- * Service: POST /v1/chat/completions, GET /v1/models. Control: PUT /script, POST /release, GET /log[?atLeast=N],
+ * Service: POST /v1/chat/completions, GET /v1/models. Control: PUT /script, POST /release[?of=TEXT], GET /log[?atLeast=N],
  * GET /rejected, GET /healthz, GET /.
  */
 import { createHash } from "node:crypto";
@@ -26,7 +26,8 @@ const contextTokens = options.own["context-tokens"] === undefined ? undefined : 
 const log = new RequestLog(options.log, { fake: "model", scripted: true, note: NOTE });
 const rejected: Refusal[] = [];
 const samples = new Map<string, number>();
-const held = new Set<() => void>();
+/** Answers that wait, each with the request that it is the answer to. */
+const held = new Map<() => void, string>();
 let book = scriptBook.parse(
   options.own["script"] === undefined ? { scripts: {} } : JSON.parse(readFileSync(options.own["script"], "utf8")),
 );
@@ -109,7 +110,7 @@ async function deliver(
 ): Promise<void> {
   if (answer.hold) {
     await new Promise<void>((resolve) => {
-      held.add(resolve);
+      held.set(resolve, JSON.stringify(request.messages));
       response.once("close", () => held.delete(resolve) && resolve());
     });
     if (response.destroyed) return;
@@ -184,10 +185,14 @@ async function handle(request: IncomingMessage, response: ServerResponse, url: U
   if (route === "GET /rejected") return sendJson(response, 200, rejected);
   if (route === "GET /") return sendJson(response, 200, { fake: "model", scripted: true, note: NOTE });
   if (route === "POST /release") {
-    const released = held.size;
-    for (const release of held) release();
-    held.clear();
-    return sendJson(response, 200, { released });
+    // With `of`: only those whose request holds that text, so that many conversations may wait side by side.
+    const of = url.searchParams.get("of") ?? "";
+    const due = [...held].filter(([, asked]) => asked.includes(of));
+    for (const [release] of due) {
+      held.delete(release);
+      release();
+    }
+    return sendJson(response, 200, { released: due.length });
   }
   if (route === "PUT /script") {
     const parsed = scriptBook.safeParse(parseJson((await readBody(request)) ?? ""));

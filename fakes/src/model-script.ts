@@ -97,7 +97,7 @@ export function choose(book: ParsedBook, messages: readonly ModelMessage[]): Cho
   for (let index = messages.length - 1; index >= 0; index -= 1) {
     const entry = messages[index];
     if (entry?.role !== "user") continue;
-    const name = MARKER.exec(entry.content)?.[1] ?? matching(book, entry.content);
+    const name = newestMarker(entry.content)?.[1] ?? matching(book, entry.content);
     if (name === undefined) continue;
     const parameters = { ...parametersOf(entry.content), ...namedBy(messages) };
     return { script: name, start: index, step: stepsAfter(messages, index), parameters };
@@ -105,6 +105,9 @@ export function choose(book: ParsedBook, messages: readonly ModelMessage[]): Cho
   const start = messages.findLastIndex((entry, index) => entry.role === "user" && messages[index - 1]?.role !== "tool");
   return { script: undefined, start, step: stepsAfter(messages, start), parameters: {} };
 }
+
+/** Several messages may have become one: the last that names a script is the newest. */
+const newestMarker = (text: string) => [...text.matchAll(new RegExp(MARKER, "g"))].at(-1);
 
 function matching(book: ParsedBook, text: string): string | undefined {
   return Object.entries(book.scripts).find(([, { match }]) => match !== undefined && text.includes(match))?.[0];
@@ -115,8 +118,8 @@ function stepsAfter(messages: readonly ModelMessage[], start: number): number {
 }
 
 function parametersOf(text: string): Record<string, string> {
-  const marker = MARKER.exec(text);
-  const after = marker === null ? "" : text.slice(marker.index);
+  const marker = newestMarker(text);
+  const after = marker === undefined ? "" : text.slice(marker.index);
   return Object.fromEntries([...after.matchAll(PARAMETER)].map((match) => [match[1] ?? "", match[2] ?? ""]));
 }
 

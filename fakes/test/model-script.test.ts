@@ -36,6 +36,9 @@ describe("the step of a script", () => {
     const choice = choose(book, [user("[alice] script:note"), called, result, user("Continue; do not repeat.")]);
     assert.deepEqual([choice.script, choice.step], ["note", 1]);
   });
+  it("is of the last script that is named, also where several messages have become one", () => {
+    assert.equal(choose(book, [user("[alice] script:weather\n\n[alice] script:note")]).script, "note");
+  });
   it("starts again with a new turn", () => {
     const choice = choose(book, [user("script:note"), { role: "assistant", content: "done" }, user("script:note")]);
     assert.equal(choice.step, 0);

@@ -81,6 +81,30 @@ describe("the model fake, as a process", () => {
     assert.match(await (await asked).text(), /at last/);
   });
 
+  it("lets go of one conversation's answers where it is told which", async () => {
+    await fake.control("PUT", "/script", { scripts: { held: { steps: [{ text: "at last", hold: true }] } } });
+    const before = (await fake.log()).length;
+    const asked = ["one", "other"].map((which) => post(`script:held of=${which}`));
+    await fake.log(before + 2);
+    assert.deepEqual(await fake.control("POST", "/release?of=other"), { released: 1 });
+    assert.match((await asked[1]?.then((answer) => answer.text())) ?? "", /at last/);
+    assert.deepEqual(await fake.control("POST", "/release?of=other"), { released: 0 });
+    assert.deepEqual(await fake.control("POST", "/release"), { released: 1 });
+    await asked[0];
+  });
+
+  it("says what its model's name says, whatever it is asked", async () => {
+    const answer = await fetch(`${fake.url}/v1/chat/completions`, {
+      method: "POST",
+      headers: { authorization: "Bearer k", "content-type": "application/json" },
+      body: JSON.stringify({ model: "says:yes", messages: [{ role: "user", content: "script:unknown" }] }),
+    });
+    assert.equal(
+      ((await answer.json()) as { choices: { message: { content: string } }[] }).choices[0]?.message.content,
+      "yes",
+    );
+  });
+
   it("ends a run that asks for more than its script has", async () => {
     await fake.control("PUT", "/script", { scripts: { none: { steps: [{ text: "only" }] } } });
     const messages = [

@@ -82,12 +82,14 @@ export async function endState(item: Case, log: readonly Write[]): Promise<EndSt
   }
   return {
     runs,
-    calls: calls.map(({ tool, outcome, result }) => ({
-      tool,
-      outcome,
-      // What was seen of a write of unknown outcome depends on who saw it.
-      result: result === null || outcome === "unknown" || item.scenario.varies ? null : plain(item, result),
-    })),
+    calls: calls
+      .filter((call) => item.scenario.readsVary !== true || call.class !== "pure")
+      .map(({ tool, outcome, result }) => ({
+        tool,
+        outcome,
+        // What was seen of a write of unknown outcome depends on who saw it.
+        result: result === null || outcome === "unknown" || item.scenario.varies ? null : plain(item, result),
+      })),
     replies: calls
       .filter((call) => call.class === "reply" && call.outcome === "real")
       .map(({ args }) => plain(item, args.text ?? "")),
