@@ -4,6 +4,7 @@ import { UserError } from "../hack/lib/say.ts";
 import { runMain } from "../hack/lib/main.ts";
 import { type Bar, lastLine } from "./arithmetic.ts";
 import { mailbox } from "./mailbox.ts";
+import { steer } from "./steer.ts";
 import { step, stepDisk } from "./step.ts";
 import { table } from "./table.ts";
 
@@ -16,7 +17,7 @@ export type Benchmark = {
   run(options: Options): Promise<{ readonly bars: readonly Bar[]; readonly table: string }>;
 };
 
-const BENCHMARKS: Readonly<Record<string, Benchmark>> = { step, "step-disk": stepDisk, mailbox };
+const BENCHMARKS: Readonly<Record<string, Benchmark>> = { step, "step-disk": stepDisk, mailbox, steer };
 /** Odd, so that a median is a value that was measured. */
 const ROUNDS = 5;
 
@@ -25,7 +26,7 @@ const HELP = `benchmarks, side by side with their peers on one PostgreSQL, media
   npm run bench -- NAME [--json] [--rounds N]
 
 ${Object.entries(BENCHMARKS)
-  .map(([name, { about, rounds = ROUNDS }]) => `  ${name.padEnd(10)} ${about} (${rounds} rounds)`)
+  .map(([name, { about, rounds = ROUNDS }]) => `  ${name.padEnd(10)} ${about} (rounds: ${rounds})`)
   .join("\n")}
 
 --rounds N   how often everything is measured

@@ -4,6 +4,7 @@
  */
 import { applyJourneys } from "./journeys/apply.ts";
 import { approvalJourneys } from "./journeys/approvals.ts";
+import { busyJourneys } from "./journeys/busy.ts";
 import { chartJourneys } from "./journeys/charts.ts";
 import { crashJourneys } from "./journeys/crash.ts";
 import { installJourneys } from "./journeys/install.ts";
@@ -43,6 +44,7 @@ describe("On a real cluster", function () {
   runJourneys(installed);
   secretJourneys(installed);
   approvalJourneys(installed);
+  busyJourneys(installed);
   mcpJourneys(installed);
   crashJourneys(installed);
   upgradeJourneys(installed);

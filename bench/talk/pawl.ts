@@ -4,14 +4,12 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ModelRequest } from "../../operator/src/engine/ports.ts";
-import { Worker } from "../../operator/src/engine/worker.ts";
 import { Database } from "../../operator/src/ledger/database.ts";
 import { ingest } from "../../operator/src/ledger/mailbox.ts";
 import { migrate } from "../../operator/src/ledger/migrate.ts";
-import { listenToLedger } from "../../operator/src/ledger/notify.ts";
-import { LEASE_MS, RENEW_MS } from "../../operator/src/rules/limits.ts";
-import { bench, engineAgent, says } from "../../operator/test/support/engine.ts";
+import { says } from "../../operator/test/support/engine.ts";
 import { aMessage } from "../../operator/test/support/world.ts";
+import { type Crew, startCrew, talkAgent } from "./crew.ts";
 import { CONVERSATIONS, deliver, spokenOf, THINK_MS } from "./schedule.ts";
 import type { Mode, Outcome, TalkSystem } from "./system.ts";
 import { policy } from "./policy.ts";
@@ -38,10 +36,8 @@ const ROWS = `
 
 export function pawl(mode: Mode): TalkSystem {
   let db: Database;
-  const own: Database[] = [];
-  let workers: Worker[] = [];
+  let crew: Crew;
   let agent: { id: string; generation: number };
-  const ending = new AbortController();
   const read = new Set<string>();
   let asked = 0;
 
@@ -69,21 +65,8 @@ export function pawl(mode: Mode): TalkSystem {
       await migrate({ url });
       db = new Database({ url });
       // Nobody waits for a place: that is another bound than the one that is measured.
-      agent = await engineAgent(db, [], { concurrency: { maxRuns: CONVERSATIONS } });
-      workers = Array.from({ length: WORKERS }, (_, index) => {
-        // Each with connections of its own, as processes have them.
-        const place = new Database({ url });
-        own.push(place);
-        const { deps } = bench(place, [], [], {
-          settings: { owner: `worker-${index + 1}`, leaseMs: LEASE_MS, renewMs: RENEW_MS, concurrency: CONVERSATIONS },
-          deps: { model: { complete } },
-        });
-        return new Worker(deps);
-      });
-      for (const worker of workers) {
-        listenToLedger(url, { due: () => worker.wake(), signal() {} }, ending.signal);
-        worker.start();
-      }
+      agent = await talkAgent(db, [], { enqueue: "Enqueue", amend: "Amend", preempt: "Preempt" }[mode], CONVERSATIONS);
+      crew = startCrew(url, { workers: WORKERS, concurrency: CONVERSATIONS, tools: [], complete });
     },
 
     async talk({ said, limitMs }): Promise<Outcome> {
@@ -127,9 +110,8 @@ export function pawl(mode: Mode): TalkSystem {
     },
 
     async close() {
-      ending.abort();
-      await Promise.all(workers.map((worker) => worker.stop()));
-      await Promise.all([db, ...own].map((one) => one.close()));
+      await crew.stop();
+      await db.close();
     },
   };
 }

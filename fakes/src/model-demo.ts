@@ -7,6 +7,8 @@ const EXPRESSION = /\d+(?:\.\d+)?(?:\s*[-+*/]\s*\d+(?:\.\d+)?)+/;
 /** Enough of the question to recognise it. */
 const QUOTED = 200;
 
+export const sayingOnly = (text: string): ModelAnswer => ({ ...plain, text });
+
 export function demoAnswer(request: CheckedRequest, choice: Choice): ModelAnswer {
   const asked = request.messages[choice.start]?.content ?? "";
   const expression = EXPRESSION.exec(asked)?.[0];

@@ -10,13 +10,15 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { parseJson, readBody, sendJson } from "./http.ts";
-import { demoAnswer } from "./model-demo.ts";
+import { demoAnswer, sayingOnly } from "./model-demo.ts";
 import { type Rendered, renderJson, renderStream } from "./model-render.ts";
 import { answerOf, type Choice, choose, type ModelAnswer, type ModelFault, scriptBook } from "./model-script.ts";
 import { type CheckedRequest, checkRequest, countTokens, invalid, type Refusal } from "./model-strict.ts";
 import { RequestLog } from "./request-log.ts";
 import { fakeArguments, serveCommon, serveFake } from "./serve.ts";
 
+/** A model of this name says what follows, whatever it is asked: a small model that has made up its mind. */
+const SAYS = "says:";
 const NOTE = "a scripted stand-in for a model: it follows a script and never thinks";
 
 const options = fakeArguments(["script", "key", "context-tokens"]);
@@ -63,6 +65,14 @@ async function complete(request: IncomingMessage, response: ServerResponse): Pro
   }
   const checked = checkRequest(parseJson(text), contextTokens);
   if (!checked.ok) return refuse(response, checked.refusal);
+  const { model } = checked.request;
+  if (model.startsWith(SAYS))
+    return deliver(
+      response,
+      checked.request,
+      sayingOnly(model.slice(SAYS.length)),
+      log.append({ path: "/v1/chat/completions", model }).seq,
+    );
   const choice = choose(book, checked.request.messages);
   if (choice.script !== undefined && book.scripts[choice.script] === undefined) {
     return refuse(response, invalid(`The scripted model has no script named '${choice.script}'.`, "messages"));

@@ -120,10 +120,11 @@ function parametersOf(text: string): Record<string, string> {
   return Object.fromEntries([...after.matchAll(PARAMETER)].map((match) => [match[1] ?? "", match[2] ?? ""]));
 }
 
-/** `{{effect}}`: the newest write that a tool's result named, as a model that read it would name it. */
+/** `{{effect}}`: the newest write that a tool's result named, or a note of Pawl's, as a model that read it would name it. */
 function namedBy(messages: readonly ModelMessage[]): Record<string, string> {
   for (const entry of messages.toReversed()) {
-    const effect = entry.role === "tool" ? /\bis effect ([0-9a-f-]{36})\b/.exec(entry.content)?.[1] : undefined;
+    const names = entry.role === "tool" ? /\bis effect ([0-9a-f-]{36})\b/ : /^- effect ([0-9a-f-]{36}),/m;
+    const effect = entry.role === "assistant" ? undefined : names.exec(entry.content ?? "")?.[1];
     if (effect !== undefined) return { effect };
   }
   return {};

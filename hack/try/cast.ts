@@ -75,10 +75,10 @@ export async function gather(stage: Stage, leftovers: Leftovers, kills: number):
     workers: new Map(),
   };
   stage.line(
-    "PostgreSQL runs, the ledger is in it; Agents north, east and west are accepted (hack/try/manifests/agents.yaml)",
+    "PostgreSQL runs, the ledger is in it; Agents north, east, west and inn are accepted (hack/try/manifests/agents.yaml)",
   );
   stage.line(`a scripted model answers at ${model.url}: no real model is asked, no key is used`);
-  stage.line(`the witness: four tea shops that log each request they accept and have never heard of Pawl`);
+  stage.line(`the witness: four tea shops and an inn that log each request they accept and have never heard of Pawl`);
   stage.line(`  its page: ${witness.url}/   its log: ${witness.url}/log`);
   for (const name of ["a", "b"]) stage.line(`worker ${name} starts, process ${hire(cast, name).pid}`);
   return cast;

@@ -9,6 +9,7 @@ import { Leftovers } from "./leftovers.ts";
 import { inFlight, looked, plainLoop, question, withoutKeys } from "./scenes.ts";
 import type { Shop } from "./shops.ts";
 import { type Event, type Say, Stage } from "./stage.ts";
+import { corrections, tooLate } from "./talk.ts";
 import { parseLog, recount } from "./witness.ts";
 
 export type TryOptions = {
@@ -68,6 +69,8 @@ export async function playTry(options: TryOptions): Promise<TryResult> {
     await looked(cast);
     await plainLoop(cast);
     await withoutKeys(cast);
+    await corrections(cast);
+    await tooLate(cast);
     if (kills > 0) await manyKills(cast, kills, seed);
     await stage.next("count");
     const { rows, log } = count(cast);

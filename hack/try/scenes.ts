@@ -13,9 +13,9 @@ import { orderText, type Shop, SHOPS } from "./shops.ts";
 import { until, within } from "./stage.ts";
 import { MAIN, type Worker } from "./worker.ts";
 
-const textOf = (run: KubeObject): string => (run["spec"] as { input: { text: string } }).input.text;
+export const textOf = (run: KubeObject): string => (run["spec"] as { input: { text: string } }).input.text;
 const word = (value: unknown): string => (typeof value === "string" || typeof value === "number" ? `${value}` : "-");
-const manifestOf = (name: string): KubeObject => {
+export const manifestOf = (name: string): KubeObject => {
   const found = manifests("runs.yaml").find(({ metadata }) => metadata.name === name);
   if (found === undefined) throw new Error(`no Run ${name} in manifests/runs.yaml`);
   return found;
@@ -52,7 +52,7 @@ export async function question(cast: Cast): Promise<void> {
 }
 
 /** The worker that claims this turn, out of those that live. */
-function claimant(cast: Cast, runId: string): Promise<Worker> {
+export function claimant(cast: Cast, runId: string): Promise<Worker> {
   return within(
     "a worker claims the Run",
     Promise.race(
@@ -122,7 +122,7 @@ export async function inFlight(cast: Cast): Promise<void> {
   await showWhy(cast, "north-1");
 }
 
-async function showWhy({ stage, ledger }: Cast, name: string): Promise<void> {
+export async function showWhy({ stage, ledger }: Cast, name: string): Promise<void> {
   await stage.next("see why");
   stage.line(`pawl why ${name} -n ${NAMESPACE}`);
   const why = ["why", name, "-n", NAMESPACE];

@@ -13,6 +13,9 @@ export const SHOPS = {
 } as const;
 export type Shop = keyof typeof SHOPS;
 
+/** Honours keys like north, and takes orders back. Its clerk is talked to while he works. */
+export const INN = "/keyed/inn/orders";
+
 export const orderText = (order: string): string => `Please order one pot of Assam, order number ${order}.`;
 
 function script(world: string, shop: Shop, order: string): ModelScript {
@@ -33,6 +36,43 @@ function script(world: string, shop: Shop, order: string): ModelScript {
   };
 }
 
+/** Whoever asks what a message means to the work under way: this text is in every such question, and comes first. */
+const relation: ModelScript = {
+  match: "The further message is:",
+  steps: [{ text: '{"relation":"refines"}', reword: false }],
+};
+
+/** At the inn. The newest message is found first: what was said later stands above what was said before. */
+function innScripts(world: string): Record<string, ModelScript> {
+  const order = (body: object) => [
+    { name: "http_request", arguments: { method: "POST", url: `${world}${INN}`, body: { ...body } } },
+  ];
+  return {
+    "inn-2-late": {
+      match: "Rather not after all",
+      steps: [
+        { text: "I take the order back.", calls: [{ name: "undo", arguments: { effect: "{{effect}}" } }] },
+        { text: "Your order inn-2 is taken back; nothing of it stays." },
+      ],
+    },
+    "inn-1-three": {
+      match: "three pots after all",
+      steps: [
+        { text: "I place the order.", calls: order({ order: "inn-1", tea: "Darjeeling", pots: 3 }) },
+        { text: "Three pots of Darjeeling are ordered." },
+      ],
+    },
+    "inn-2": {
+      match: "order number inn-2.",
+      steps: [
+        { text: "I place the order.", calls: order({ order: "inn-2", tea: "Assam", pots: 1 }) },
+        { text: "Your pot of Assam is ordered.", hold: true },
+      ],
+    },
+    "inn-1": { match: "order number inn-1.", steps: [{ text: "Let me think.", hold: true }] },
+  };
+}
+
 /** Every order that may be asked: numbers 1 to `count` at north and south, one at east and west. */
 export function scriptBook(world: string, count: number): ScriptBook {
   const orders: [Shop, string][] = [
@@ -42,5 +82,6 @@ export function scriptBook(world: string, count: number): ScriptBook {
   for (let number = 1; number <= count; number += 1) {
     orders.push(["north", `north-${number}`], ["south", `south-${number}`]);
   }
-  return { scripts: Object.fromEntries(orders.map(([shop, order]) => [order, script(world, shop, order)])) };
+  const asked = Object.fromEntries(orders.map(([shop, order]) => [order, script(world, shop, order)]));
+  return { scripts: { relation, ...innScripts(world), ...asked } };
 }

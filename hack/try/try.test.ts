@@ -1,9 +1,50 @@
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { playTry, type TryResult } from "./play.ts";
-import { SHOPS } from "./shops.ts";
+import { INN, SHOPS } from "./shops.ts";
 
 const LEDGER_KILLS = 2;
+
+type Seen = { method: string; path: string; outcome: string; bodyPreview: string };
+
+/** What the inn wrote down about one order. */
+const atTheInn = (result: TryResult, order: string): Seen[] =>
+  (result.witness as Seen[]).filter(({ path, bodyPreview }) => path === INN && bodyPreview.includes(`"${order}"`));
+
+function correctedInTime(result: TryResult, text: string): void {
+  assert.deepEqual(
+    atTheInn(result, "inn-1").map(({ method, outcome, bodyPreview }) => [
+      method,
+      outcome,
+      (JSON.parse(bodyPreview) as { pots: number }).pots,
+    ]),
+    [["POST", "write", 3]],
+  );
+  assert.match(text, /inn-1 +(Queued|Running) +Yes +restarted once for newer messages, nothing had been changed/);
+  for (const name of ["two", "tea", "three"]) assert.match(text, new RegExp(`inn-1-${name} +Folded`));
+  assert.match(text, /→ (Run inn-1-two: )?the turn is restarted for this message: nothing had been changed/);
+}
+
+function correctedTooLate(result: TryResult, text: string): void {
+  assert.match(text, /alice is told: Too late to restart: \S+ was changed already\. I put it right next: undo /);
+  const order = [
+    /alice approves: Refused, RequesterMayNotApprove/,
+    /bob approves: Applied, Approved/,
+    /undoes effect [0-9a-f-]{36}/,
+  ].map((words) => text.search(words));
+  assert.ok(!order.includes(-1), String(order));
+  assert.deepEqual(
+    order,
+    order.toSorted((a, b) => a - b),
+  );
+  assert.deepEqual(
+    atTheInn(result, "inn-2").map(({ method, outcome }) => [method, outcome]),
+    [
+      ["POST", "write"],
+      ["DELETE", "write"],
+    ],
+  );
+}
 
 describe("the try, unattended", function () {
   this.timeout(180_000);
@@ -60,6 +101,12 @@ describe("the try, unattended", function () {
     const { tally, seen: counted } = seen("west");
     assert.deepEqual([tally.confirmed, tally.unknown, counted.requests, counted.writes], [0, 1, 1, 1]);
   });
+
+  it("makes one untouched turn of three corrections in a row: one restart, and one write, of what was said last", () =>
+    correctedInTime(result, said.join("\n")));
+
+  it("tells that a correction after the write is too late, and undoes it next, after somebody else has approved", () =>
+    correctedTooLate(result, said.join("\n")));
 
   it("counts each kill", () => {
     assert.equal(result.kills, 4 + 2 * LEDGER_KILLS);

@@ -10,14 +10,22 @@ export function runUnknown(namespace: string, name: string): PawlError {
   return new PawlError("terminal", "RunUnknown", `the ledger knows ${what}`);
 }
 
-/** An id is taken as it is: whether there is such a turn is seen when it is read. */
-export async function runIdOf(db: Runner, namespace: string, name: string): Promise<string> {
+const STANDS: Readonly<Record<string, string>> = {
+  withdrawn: "was taken back before any turn read it",
+  observed: "was not said to the agent",
+  undecided: "has no turn yet: it is being found out what it means to the one at work",
+};
+
+/**
+ * An id is taken as it is: whether there is such a turn is seen when it is read. `met`: of a message that is in no turn,
+ * the one that it met will do.
+ */
+export async function runIdOf(db: Runner, namespace: string, name: string, met = false): Promise<string> {
   if (UUID.test(name)) return name;
   const found = await findRunByName(db, namespace, name);
   if (found === null) throw runUnknown(namespace, name);
-  if (found.runId === null) {
-    const waits = `Run ${namespace}/${name} waits in its conversation's mailbox (${found.state}); it has no turn yet`;
-    throw new PawlError("terminal", "NoTurnYet", waits);
-  }
-  return found.runId;
+  const id = found.runId ?? (met ? found.metRunId : null);
+  if (id !== null) return id;
+  const stands = STANDS[found.state] ?? `waits in its conversation's mailbox (${found.state}); it has no turn yet`;
+  throw new PawlError("terminal", "NoTurnYet", `Run ${namespace}/${name} ${stands}`);
 }

@@ -7,6 +7,8 @@ import { clipped, timed, under } from "./story-text.ts";
 
 /** Something that happened between steps. */
 export type Entry = { readonly at: Date; readonly lines: readonly string[] };
+/** Of one message; a decision that does not stand right under it says whose it is. */
+type Told = Entry & { readonly event?: string; readonly about?: string };
 
 const DONE: Readonly<Record<string, string>> = {
   amended: "joins the turn at the next decision",
@@ -123,7 +125,7 @@ function restart(run: StoryRun, before: StoryRun): string[] {
 /** What came while the turn was at work, each with the decision about it, and each run of the chain with its claim. */
 export function entries(story: Story): Entry[] {
   const opened = new Set(openers(story).map(({ event }) => event));
-  const list: Entry[] = [];
+  const list: Told[] = [];
   const later = story.runs.slice(1).map((run, index) => ({ run, before: story.runs[index] ?? run }));
   const restarts = later.filter(({ before }) => before.superseded);
   for (const message of story.messages) {
@@ -138,10 +140,12 @@ export function entries(story: Story): Entry[] {
     const { said, actor, kind, object, text, at } = interrupt;
     const body = text === null || text === "" ? [] : under(clipped(text));
     const head = `${actor} ${SAID[kind] ?? kind}${from(object)}${read}${body.length === 0 ? "" : ":"}`;
-    list.push({ at: said, lines: [timed(said, head), ...body] });
+    list.push({ at: said, event: interrupt.event, lines: [timed(said, head), ...body] });
     const next = interrupt.done === "preempted" ? restarts.shift() : undefined;
     list.push({
       at,
+      event: interrupt.event,
+      about: object === null ? actor : `Run ${object}`,
       lines: [
         timed(at, `  ${decisionWords(interrupt)}`),
         ...(next === undefined ? [] : restart(next.run, next.before)),
@@ -155,7 +159,12 @@ export function entries(story: Story): Entry[] {
     if (startedAt !== null && startedAt >= queuedAt)
       list.push({ at: startedAt, lines: [timed(startedAt, "claimed by a worker: lease 1")] });
   }
-  return list.toSorted((a, b) => a.at.getTime() - b.at.getTime());
+  return list.toSorted((a, b) => a.at.getTime() - b.at.getTime()).map(named);
+}
+
+function named({ at, lines, event, about }: Told, index: number, all: readonly Told[]): Entry {
+  if (about === undefined || all[index - 1]?.event === event) return { at, lines };
+  return { at, lines: lines.map((line) => line.replace(/^(\S+ {4})→ /, `$1→ ${about}: `)) };
 }
 
 const linked = ({ run, object }: { run: string; object: string | null }): string =>

@@ -238,9 +238,9 @@ export function renderWhy(story: Story): string {
   return [...lines, ...(last.length === 0 ? [] : ["", ...last]), ""].join("\n");
 }
 
-/** `name`: of a Run object in `namespace`, or the id of a turn. */
+/** `name`: of a Run object in `namespace`, or the id of a turn. Why a message waits is told by the turn that it met. */
 export async function whyOf(db: Runner, namespace: string, name: string): Promise<string> {
-  const id = await runIdOf(db, namespace, name);
+  const id = await runIdOf(db, namespace, name, true);
   const story = await readStory(db, id);
   if (story === null) throw runUnknown(namespace, name);
   return renderWhy(story);

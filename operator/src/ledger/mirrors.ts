@@ -77,7 +77,7 @@ const MIRROR_SELECT = `
     u.ahead, u.agent_held, u.agent_runs, u.install_held,
     o.event_id as opening_event, o.object_name as answered_by, j.role, case when n.event_id is not null then
       jsonb_build_object('relation', n.relation, 'asked', n.asked, 'done', n.done, 'reason', n.reason,
-        'here', coalesce(n.run_id = r.id or n.run_id = any (r.inherits), false)) end as own_interrupt,
+        'here', coalesce(n.run_id = r.id or n.run_id = any (r.inherits), false), 'changed', g.changed) end as own_interrupt,
     coalesce(h.restarts, 0) as restarts, v.superseded_by, case when r.live then r.due_at end as due_at,
     coalesce(o.triggers, 0) as triggers, o.actors,
     r.id as run_id, r.request_id, r.status, r.shape, r.reason, r.message, r.version, r.lease_owner, r.streamed,
@@ -90,6 +90,12 @@ const MIRROR_SELECT = `
     pawl_now() as now
   from run_keys k join message_events e on e.id = k.event_id join conversations c on c.id = e.conversation_id
   left join interrupts n on n.event_id = e.id -- what was decided about this message itself
+  left join lateral ( -- what the turn that it met had changed, and can have undone
+    select jsonb_agg(jsonb_build_object('target', f.target, 'undoable', exists (select from runs m join agent_generations d
+               on d.agent_id = m.agent_id and d.generation = m.agent_generation, jsonb_array_elements(d.spec #> '{tools,effects}') said
+             where m.id = n.run_id and said ->> 'tool' = t.tool and said ? 'compensate')) order by f.dispatched_at) as changed
+    from commitment_effects f join tool_calls t on t.id = f.call_id
+    where f.run_id = n.run_id and f.kind <> 'reply' and f.state <> 'failed') g on n.reason = 'Committed'
   left join lateral (select coalesce(e.run_id, (select s.run_id from run_triggers s join runs z on z.id = s.run_id
       where s.event_id = e.id order by z.queued_at desc limit 1), case when e.state = 'applied' then n.run_id end) as id) b on true
   left join runs r on r.id = b.id
@@ -187,11 +193,11 @@ const databaseTime = statement({
 const findTranscriptRun = statement({
   name: "find_run_by_name",
   params: { namespace: "text", name: "text" },
-  columns: { run_id: "uuid?", event_id: "uuid", state: "text" },
+  columns: { run_id: "uuid?", met_run: "uuid?", event_id: "uuid", state: "text" },
   text: `
     select coalesce(e.run_id, (select t.run_id from run_triggers t where t.event_id = e.id order by t.run_id desc limit 1),
                     case when e.state = 'applied' then (select i.run_id from interrupts i where i.event_id = e.id) end) as run_id,
-           e.id as event_id, e.state
+           (select i.run_id from interrupts i where i.event_id = e.id) as met_run, e.id as event_id, e.state
     from run_keys k join message_events e on e.id = k.event_id join conversations c on c.id = e.conversation_id
     join agents a on a.id = c.agent_id
     where a.namespace = :namespace and k.object_name = :name order by e.received_at desc limit 1`,
@@ -329,11 +335,12 @@ export async function readDatabaseTime(db: Runner): Promise<Date> {
   return (await db.one(databaseTime, {})).now;
 }
 
+/** `metRunId`: the turn at work that it met, and that a decision about it speaks of. */
 export async function findRunByName(
   db: Runner,
   namespace: string,
   name: string,
-): Promise<{ runId: string | null; state: string } | null> {
+): Promise<{ runId: string | null; metRunId: string | null; state: string } | null> {
   const [row] = await db.rows(findTranscriptRun, { namespace, name });
-  return row === undefined ? null : { runId: row.run_id, state: row.state };
+  return row === undefined ? null : { runId: row.run_id, metRunId: row.met_run, state: row.state };
 }

@@ -149,11 +149,11 @@ export type Story = {
   readonly effects: readonly StoryEffect[];
   readonly interrupts: readonly StoryInterrupt[];
   readonly approvals: readonly StoryApproval[];
-  readonly questions: readonly StoryQuestion[];
   /** The runs whose steps it goes on with, oldest first. */
   readonly inherits: readonly string[];
   /** All of them and itself, oldest first. */
   readonly runs: readonly StoryRun[];
+  readonly questions: readonly StoryQuestion[];
   /** The turn that was too late to be corrected, and is put right in this one. */
   readonly reconciles: StoryLink | null;
   /** Turns that put this one right. */

@@ -44,8 +44,11 @@ export const ENTITLED = `
              case :who when 'thread_scoped' then true when 'addressed_actor_only' then coalesce(r.addressed = :actor, false)
                        else coalesce(r.requester = :actor, false) end`;
 
-/** Of the message that is taken back: is it still in this turn? A second run of a statement that took it back must not end the turn. */
-const HOLDS = "(select e.state = 'in_turn' and e.run_id = r.id from message_events e where e.id = :event)";
+/**
+ * Of the message that is taken back: is it this turn's? A second run of a statement that took it back must not end the
+ * turn, and one that ended without having read it has handed it on to the next.
+ */
+const HOLDS = "(select coalesce(e.run_id = r.id, false) from message_events e where e.id = :event)";
 /** Of the message that says so: is it here already? Then it has done what it did. */
 const KNOWN = `exists (select from message_events e where e.conversation_id = c.id and e.kind = :kind
                            and e.ext_id = :ext_id and e.ext_rev = :ext_rev)`;
@@ -87,8 +90,8 @@ const requestStopStatement = statement({
         when stale then 'again'
         when :event is null and known then 'duplicate'
         when :event is null and not (live and reply_at is null and entitled) then 'again'
-        when not live or reply_at is not null then 'nothing_left'
         when :event is not null and not holds then 'again'
+        when not live or reply_at is not null then 'nothing_left'
         when committed_at is not null then 'stopping'
         when :event is not null and status = 'queued' and trigger_count > 1 then 'withdrawn'
         else 'cancelled' end as verdict from locked),

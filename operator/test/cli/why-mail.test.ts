@@ -195,4 +195,21 @@ describe("pawl why: messages that met the turn", () => {
   for (const { name, story: told, text } of CASES) {
     it(name, () => assert.equal(renderWhy(told), text));
   }
+
+  it("says whose decision it is where other messages came between", () => {
+    const late = { said: at(12), at: at(14) };
+    const told = renderWhy(
+      story({
+        live: true,
+        endedAt: null,
+        interrupts: [
+          said(12, "Two.", "amended", "Amend", { ...late, event: "a", object: "one" }),
+          said(13, "Green.", "queued", "Unsure", { event: "b", object: null }),
+        ],
+      }),
+    );
+    assert.match(told, /→ Run one: joins the turn at the next decision/);
+    assert.match(told, /→ alice: waits for the next turn: nobody could say what it is about/);
+    assert.ok(told.indexOf("alice wrote:") < told.indexOf("→ Run one"));
+  });
 });

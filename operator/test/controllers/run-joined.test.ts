@@ -172,7 +172,7 @@ describe("what is told of it", () => {
   const statusOf = (mirror: Mirror): RunStatus => project(shown(mirror)).status;
   const told = (before: Mirror | undefined, after: Mirror) =>
     announcements(before === undefined ? undefined : statusOf(before), statusOf(after), {
-      downgraded: downgradeOf(after)?.message ?? null,
+      downgraded: downgradeOf(after),
     }).map(({ reason, note }) => `${reason}: ${note}`);
   const undecided = pending({ event_state: "undecided", position: null });
 
@@ -209,9 +209,9 @@ describe("what is told of it", () => {
   });
 
   it("says once when less is done than the agent asks for, and not when it is what it asks for", () => {
-    const late = pending(own("reconcile", "Committed"));
+    const late = pending(own("reconcile", "Committed", { changed: [{ target: "order 7", undoable: true }] }));
     assert.deepEqual(told(undecided, late), [
-      "InterruptDowngraded: too late for the turn at work, which has changed something: the next one puts it right",
+      "InterruptDowngraded: Too late to restart: order 7 was changed already. I put it right next: undo order 7.",
     ]);
     assert.deepEqual(told(late, late), []);
     assert.deepEqual(told(undecided, pending(own("queued", "Independent"))), []);

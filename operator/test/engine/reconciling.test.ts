@@ -6,8 +6,11 @@ import { driveRun } from "#engine/drive.ts";
 import { traceRun } from "#engine/trace.ts";
 import { checkInvariants } from "#ledger/invariants.ts";
 import { claimRun } from "#ledger/leases.ts";
-import { ingest } from "#ledger/mailbox.ts";
+import { decideEvent } from "#ledger/decide.ts";
+import { AT_ONCE, ingest } from "#ledger/mailbox.ts";
 import { readRun } from "#ledger/reads.ts";
+import { downgradeWords } from "#rules/downgrade.ts";
+import type { Policy } from "#rules/interrupt.ts";
 import { CODE } from "#rules/limits.ts";
 import { asks, bench, done, drain, engineAgent, lost, says, type Script, writer } from "../support/engine.ts";
 import { useLedger } from "../support/postgres.ts";
@@ -140,6 +143,41 @@ describe("a turn that puts an earlier one right", () => {
       [two.runId],
     );
     assert.deepEqual(rows[0]?.sources, ["tracker.test"]);
+  });
+
+  it("is the next one after a correction that came too late to restart the work, whose author is told so", async () => {
+    const { id } = await engineAgent(ledger.db, ["write", "close"], { tools: undoable });
+    const conversationKey = uuidv7();
+    const policy: Policy = { ...AT_ONCE, midTurn: "preempt", afterCommit: "reconcile" };
+    const said = (text: string) => ingest(ledger.db, aMessage(id, { conversationKey, text, policy, askable: true }));
+    const one = await said("note a, please");
+    assert.ok("runId" in one);
+    const tool = writer([created(7)]);
+    const correction = async () => {
+      const two = await said("no, note b");
+      assert.equal(two.kind, "undecided");
+      const { conversationId } = await readRun(ledger.db, one.runId);
+      const refines = { conversationId, eventId: two.eventId, relation: "refines", source: "model", policy } as const;
+      const decided = await decideEvent(ledger.db, refines);
+      assert.ok(decided.kind === "reconcile");
+      assert.equal(
+        downgradeWords({ asked: policy.midTurn, done: decided.kind, reason: decided.reason }, [
+          { target: "note a", undoable: true },
+        ]),
+        "Too late to restart: note a was changed already. I put it right next: undo note a.",
+      );
+      return says("noted a");
+    };
+    const { deps, requests } = bench(
+      ledger.db,
+      [write, correction, says("put right")],
+      [tool, { ...tool, name: "close" }],
+    );
+    await drain(deps);
+    assert.match(
+      texts(requests[2]).at(-1) ?? "",
+      /write on note a: done .*; the tool undo takes it back, by this id\n[^\n]*\n\n\[user alice\]\nno, note b$/,
+    );
   });
 
   it("is no other turn: one that only comes next is told nothing", async () => {

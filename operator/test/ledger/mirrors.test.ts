@@ -80,6 +80,7 @@ describe("Runs that meet a conversation at work", () => {
       done: "preempted",
       reason: "Buffering",
       here: true,
+      changed: null,
     });
     assert.deepEqual([one.own_interrupt, one.interrupts_total], [null, 1]);
     const third = await say("third", "And milk.");
@@ -105,6 +106,7 @@ describe("Runs that meet a conversation at work", () => {
       done: "reconcile",
       reason: "Committed",
       here: false,
+      changed: [{ target: call.target, undoable: false }],
     });
     const changed = await listChangedMirrors(ledger.db, since);
     assert.ok(
@@ -112,6 +114,11 @@ describe("Runs that meet a conversation at work", () => {
       "the look at what changed sees it",
     );
 
+    assert.equal(
+      await whyOf(ledger.db, "demo", late.name),
+      await whyOf(ledger.db, "demo", first),
+      "why it waits is told by the turn that it met",
+    );
     const finished = await end(ledger.db, run);
     assert.ok(finished.kind === "finished" && finished.nextRunId !== null);
     assert.equal((await shown(late.name)).opening_event, late.eventId, "it opens the next turn");

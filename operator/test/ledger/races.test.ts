@@ -7,7 +7,7 @@ import { checkInvariants } from "#ledger/invariants.ts";
 import { claimRun, releaseLease } from "#ledger/leases.ts";
 import { ingest, type Message } from "#ledger/mailbox.ts";
 import { policyOf } from "#rules/interrupt.ts";
-import { finishTurn, requestStop } from "#ledger/turns.ts";
+import { finishTurn, requestStop, type TurnEnd } from "#ledger/turns.ts";
 import type { Runner } from "#ledger/database.ts";
 import { hold, overlap, pausedBefore, untilBlocked } from "../support/interleave.ts";
 import { alone, count, conversationOf, end, lapse, runRow, sql, stop } from "../support/positions.ts";
@@ -316,6 +316,19 @@ describe("two writers at once", () => {
       assert.deepEqual(await stateOf(waiting.eventId), { state: "withdrawn", run_id: null });
     });
 
+    it("of a message that the turn never read: ended first, it is taken back from the turn that it was handed on to", async () => {
+      const run = await aClaimedRun(ledger.db);
+      const conversation = await conversationOf(ledger, run.runId);
+      const unread = { seenSeq: 0, status: "failed" } as const;
+      const [ended, stopped] = await overlap(
+        { db: ledger.db, body: (tx) => endIn(tx, run, conversation, unread) },
+        () => stop(other, run.eventId),
+      );
+      assert.ok(ended.kind === "finished" && ended.nextRunId !== null);
+      assert.equal(stopped, "cancelled");
+      assert.deepEqual(await stateOf(run.eventId), { state: "withdrawn", run_id: null });
+    });
+
     it("of a message that waits: taken back first, there is no next turn", async () => {
       const run = await aClaimedRun(ledger.db);
       const waiting = await ingest(ledger.db, next(run));
@@ -508,7 +521,12 @@ describe("two writers at once", () => {
   });
 });
 
-function endIn(tx: Runner, run: { runId: string; token: number }, conversationId: string) {
+function endIn(
+  tx: Runner,
+  run: { runId: string; token: number },
+  conversationId: string,
+  changes: Partial<TurnEnd> = {},
+) {
   return finishTurn(tx, {
     conversationId,
     runId: run.runId,
@@ -518,5 +536,6 @@ function endIn(tx: Runner, run: { runId: string; token: number }, conversationId
     seenSeq: 1,
     reason: null,
     message: null,
+    ...changes,
   });
 }

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { v7 as uuidv7 } from "uuid";
+import { runIdOf } from "#cli/run-id.ts";
 import { whyOf } from "#cli/why.ts";
 import { settleEffect } from "#ledger/effects.ts";
 import { ingest } from "#ledger/mailbox.ts";
@@ -93,12 +94,16 @@ describe("the story of a turn", () => {
     assert.equal(await whyOf(ledger.db, "elsewhere", run.runId), byName);
   });
 
-  it("says of a message that still waits that it has no turn", async () => {
+  it("says of a message that still waits why it does, which the turn tells that it met", async () => {
     const run = await aClaimedRun(ledger.db, { applied: applied("first") });
     const { agent, message } = run;
     const { conversationKey } = message;
     await ingest(ledger.db, aMessage(agent.id, { conversationKey, applied: applied("second") }));
-    await assert.rejects(whyOf(ledger.db, "demo", "second"), /waits in its conversation's mailbox \(pending\)/);
+    assert.match(
+      await whyOf(ledger.db, "demo", "second"),
+      /alice wrote \(Run second\)[^]*→ waits for the next turn: the agent takes nothing into a turn at work/,
+    );
+    await assert.rejects(runIdOf(ledger.db, "demo", "second"), /waits in its conversation's mailbox \(pending\)/);
   });
 
   it("says what it does not know", async () => {

@@ -2,18 +2,24 @@
 import { parseArgs } from "node:util";
 import fc from "fast-check";
 import { Postgres } from "../support/postgres.ts";
-import { PLACES, sequence, Soak, type Step, Tally } from "./soak.ts";
+import { MAIL_PLACES, Mailbox, mailSequence } from "./mailbox.ts";
+import { PLACES, sequence, Soak, Tally } from "./soak.ts";
 
-const HELP = `soak: the engine, two workers and a real PostgreSQL against random sequences of messages, deaths, lapses, stops, late
-answers, a person's findings and decisions; every invariant after every operation, and what the world really did at the end
+const HELP = `soak: a real PostgreSQL against random sequences, every invariant after every operation
 
-  npm run soak -- [--runs N] [--minutes N] [--seed N] [--width N] [--json]
+engine   the engine and two workers: messages, deaths, lapses, stops, late answers, a person's findings and decisions;
+         what the world really did at the end
+mailbox  two ingests and two workers: messages, second deliveries, late classifications, restarts, amendments, stops, lapses
+         and time, alone and in races; every message where a model of the mailbox has it
 
---runs N     sequences (2000) · --minutes N: no new one after that · --seed N: the same ones again
---json       ends with one line of JSON. A sequence that breaks something is shortened and printed, with exit code 1.`;
+  npm run soak -- [--of engine,mailbox] [--runs N] [--minutes N] [--seed N] [--width N] [--json]
+
+--runs N     sequences of each (2000) · --minutes N: no new one after that · --seed N: the same ones again
+--json       ends with one line of JSON for each. A sequence that breaks something is shortened and printed, with exit code 1.`;
 
 const { values } = parseArgs({
   options: {
+    of: { type: "string", default: "engine,mailbox" },
     runs: { type: "string", default: "2000" },
     minutes: { type: "string", default: "60" },
     seed: { type: "string", default: String(Date.now() % 1_000_000) },
@@ -28,24 +34,48 @@ const say = (line: string) => (values.json ? console.error(line) : console.log(l
 /** Every 25th sequence is told of. */
 const TOLD = 25;
 
-async function soak(postgres: Postgres): Promise<boolean> {
+/** What is soaked, as one sequence after the other on a ledger of its own. */
+type Soaked = { readonly places: readonly string[]; open(url: string, tally: Tally): Lane };
+type Lane = { property(each: () => void): fc.IAsyncProperty<unknown>; close(): Promise<void> };
+
+const SOAKED: Readonly<Record<string, Soaked>> = {
+  engine: {
+    places: PLACES,
+    open: (url, tally) => {
+      const soak = Soak.open(url, tally);
+      const run = (each: () => void) => fc.asyncProperty(sequence, (steps) => soak.run(steps).then(each));
+      return { property: run, close: () => soak.close() };
+    },
+  },
+  mailbox: {
+    places: MAIL_PLACES,
+    open: (url, tally) => {
+      const mailbox = Mailbox.open(url, tally);
+      const run = (each: () => void) => fc.asyncProperty(mailSequence, (one) => mailbox.run(one).then(each));
+      return { property: run, close: () => mailbox.close() };
+    },
+  },
+};
+
+async function soak(postgres: Postgres, name: string): Promise<boolean> {
+  const soaked = SOAKED[name];
+  if (soaked === undefined) throw new Error(`--of takes ${Object.keys(SOAKED).join(",")}, not "${name}"`);
   const [runs, seed, width] = [Number(values.runs), Number(values.seed), Number(values.width)];
   const startedAt = performance.now();
   const tally = new Tally();
   let done = 0;
-  say(`${runs} sequences, seed ${seed}`);
+  say(`${name}: ${runs} sequences, seed ${seed}`);
+  const each = () => {
+    done += 1;
+    if (done % TOLD > 0) return;
+    const took = (performance.now() - startedAt) / done;
+    say(`${done}/${runs} sequences · about ${Math.ceil((took * (runs - done)) / 60_000)} min left`);
+  };
   // Side by side on ledgers of their own, each with its part of the seeds.
   const lane = async (index: number) => {
-    const one = Soak.open(await postgres.create(), tally);
+    const one = soaked.open(await postgres.create(), tally);
     try {
-      const property = fc.asyncProperty(sequence, async (steps: Step[]) => {
-        await one.run(steps);
-        done += 1;
-        if (done % TOLD > 0) return;
-        const each = (performance.now() - startedAt) / done;
-        say(`${done}/${runs} sequences · about ${Math.ceil((each * (runs - done)) / 60_000)} min left`);
-      });
-      return await fc.check(property, {
+      return await fc.check(one.property(each), {
         seed: seed + index,
         numRuns: Math.ceil(runs / width),
         interruptAfterTimeLimit: Number(values.minutes) * 60_000,
@@ -61,13 +91,13 @@ async function soak(postgres: Postgres): Promise<boolean> {
     say(JSON.stringify(counterexample));
   }
   const counts = Object.fromEntries([...tally.counts].sort(([a], [b]) => (a < b ? -1 : 1)));
-  const missed = PLACES.filter((place) => !tally.counts.has(place));
+  const missed = soaked.places.filter((place) => !tally.counts.has(place));
   if (missed.length > 0) say(`never came to: ${missed.join(", ")}`);
   console.log(
     values.json
-      ? JSON.stringify({ seed, sequences: done, broken: broken.length, counts })
-      : `${done} sequences, ${broken.length} broken\n${Object.entries(counts)
-          .map(([name, count]) => `  ${name}: ${count}`)
+      ? JSON.stringify({ of: name, seed, sequences: done, broken: broken.length, counts })
+      : `${name}: ${done} sequences, ${broken.length} broken\n${Object.entries(counts)
+          .map(([place, count]) => `  ${place}: ${count}`)
           .join("\n")}`,
   );
   return broken.length === 0;
@@ -78,7 +108,9 @@ if (values.help) {
 } else {
   const postgres = await Postgres.start();
   try {
-    process.exitCode = (await soak(postgres)) ? 0 : 1;
+    const well: boolean[] = [];
+    for (const name of values.of.split(",")) well.push(await soak(postgres, name));
+    process.exitCode = well.every(Boolean) ? 0 : 1;
   } finally {
     await postgres.stop();
   }

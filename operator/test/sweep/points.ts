@@ -58,6 +58,10 @@ export const SWEPT = [
   "pin_toolset",
   "read_toolset",
   "read_effect",
+  "read_under_way",
+  "record_classification",
+  "decide_event",
+  "look_at_run",
 ] as const;
 
 /** Where else the others are swept or why they cannot matter: by prefix. */
@@ -76,9 +80,6 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   read_position: "controller, read only",
   ensure_actor: "controller; ledger tests",
   request_stop: "controller; ledger tests with swallowed replies, races with crossings",
-  decide_event: "ingest and decider; ledger tests with a swallowed reply",
-  read_under_way: "only when a model is asked about a message; engine tests",
-  look_at_run: "a timer's read, only of a run that takes a second; engine tests",
   withdraw_event: "controller; ledger tests",
   read_mirror: "controller, read only",
   changed_mirrors: "controller, read only",
@@ -103,7 +104,6 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
   hold_leadership: "controller's leadership, a hint",
   release_leadership: "controller's leadership, a hint",
   close_gate: "only when an endpoint refuses for now; engine tests",
-  record_classification: "append only, said again after a lost reply; engine tests",
   read_reconciled: "only in a turn that puts another one right, read only; engine tests",
   read_reconcile_note: "only in a turn that puts another one right, read only; engine tests",
   read_result: "a tool's read; engine tests",
@@ -173,7 +173,7 @@ export async function record(ledgers: Ledgers, fakes: World, scenario: Scenario,
   try {
     await ended(item, people, signal);
     // The commit that ended the last turn may not have come back yet.
-    await worker.saidTimes((line) => line.msg === "a turn ended", scenario.scripts.length);
+    await worker.saidTimes((line) => line.msg === "a turn ended", scenario.turns ?? scenario.scripts.length);
   } finally {
     worker.kill("SIGKILL");
     await worker.exited;

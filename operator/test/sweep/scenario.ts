@@ -8,6 +8,7 @@ import { type Fake, startFake } from "@pawl/fakes";
 import { recordAgent } from "#ledger/agents.ts";
 import { Database } from "#ledger/database.ts";
 import { ingest, type Message } from "#ledger/mailbox.ts";
+import { policyOf } from "#rules/interrupt.ts";
 import { BOOK, type Scenario, scriptName } from "./scenarios.ts";
 
 export { sleep };
@@ -53,6 +54,12 @@ export type Case = {
   [Symbol.asyncDispose](): Promise<void>;
 };
 
+/** A small model that gives one answer to every question. */
+const fast = (fakes: World, { relation }: Scenario): object =>
+  relation === undefined
+    ? {}
+    : { fast: { baseURL: `${fakes.model.url}/v1`, model: `says:${JSON.stringify({ relation })}` } };
+
 export function sweepAgent(
   db: Database,
   fakes: World,
@@ -64,8 +71,9 @@ export function sweepAgent(
     name: `sweeper-${scenario.name}`,
     spec: {
       instructions: "Do as you are told.",
-      models: { primary: { baseURL: `${fakes.model.url}/v1`, model: "scripted" } },
+      models: { primary: { baseURL: `${fakes.model.url}/v1`, model: "scripted" }, ...fast(fakes, scenario) },
       tools: scenario.tools(fakes),
+      ...(scenario.interrupt === undefined ? {} : { interrupt: scenario.interrupt }),
     },
     specHash: "1",
     suspended: false,
@@ -84,6 +92,8 @@ function message({ scenario, agent, id, notes }: Told, fakes: World, index: numb
     extId: `${id}-${index + 1}`,
     orderKey: String(index + 1),
     text: `script:${scriptName(scenario, index)} url=${fakes.world.url}${notes}`,
+    policy: { ...policyOf({ interrupt: scenario.interrupt }), ...(index === 0 ? { quietMs: 0 } : {}) },
+    askable: scenario.relation !== undefined,
     // As an applied Run, whose name a decision about one of its calls has to give.
     ...(index > 0
       ? {}

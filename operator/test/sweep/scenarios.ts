@@ -21,6 +21,12 @@ export type Scenario = {
   readonly hides?: true;
   /** True: what the model reads of a call depends on where a worker fell (found by a probe, or answered). */
   readonly varies?: true;
+  /** spec.interrupt of its Agent. */
+  readonly interrupt?: Readonly<Record<string, string>>;
+  /** What its fast model says of every message that meets a turn at work. */
+  readonly relation?: "refines" | "cancels";
+  /** Turns that end by themselves; absent: as many as there are scripts. */
+  readonly turns?: number;
   /** What people do while it runs. Resolves when they have done it. */
   meanwhile?(item: Case, fakes: World, signal: AbortSignal): Promise<void>;
 };
@@ -108,6 +114,33 @@ async function pastItsFirstCalls({ db, runId }: Case, signal: AbortSignal): Prom
   }
 }
 
+/** Somebody has taken up the run: from now on a message does not simply fold into it. */
+async function begun({ db, runId }: Case, signal: AbortSignal): Promise<void> {
+  while (!(await ask(db, "select started_at is not null as yes from runs where id = $1", runId))) {
+    if (signal.aborted) throw new Error("nobody took up the run");
+    await sleep(20);
+  }
+}
+
+/** Alice says more, and somebody finds out what it means. */
+async function saysMore(item: Case, fakes: World, signal: AbortSignal): Promise<void> {
+  await insist(() => ingest(item.db, followUp(item, fakes)));
+  const undecided =
+    "select not exists (select from message_events where conversation_id = $1 and state = 'undecided') as yes";
+  while (!(await ask(item.db, undecided, item.conversationId))) {
+    if (signal.aborted) throw new Error("nobody decided about the message");
+    await sleep(20);
+  }
+}
+
+/** Answers that were held back come, as often as somebody asks for them. */
+async function release(item: Case, fakes: World, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted && (await item.live())) {
+    await fakes.model.control("POST", "/release");
+    await sleep(50);
+  }
+}
+
 export const SCENARIOS: readonly Scenario[] = [
   {
     name: "write",
@@ -161,10 +194,7 @@ export const SCENARIOS: readonly Scenario[] = [
     async meanwhile(item, fakes, signal) {
       await pastItsFirstCalls(item, signal);
       await insist(() => ingest(item.db, followUp(item, fakes)));
-      while (!signal.aborted && (await item.live())) {
-        await fakes.model.control("POST", "/release");
-        await sleep(50);
-      }
+      await release(item, fakes, signal);
     },
   },
   {
@@ -217,6 +247,55 @@ export const SCENARIOS: readonly Scenario[] = [
     tools: () => ({ builtin: ["calculate", "remember", "recall"] }),
     // What is recalled are the memories of all of the Agent's conversations, newest first.
     varies: true,
+  },
+  {
+    // What she adds is there before the first answer comes: the turn takes it in at its next decision point.
+    name: "amend",
+    scripts: [
+      [{ calls: [calculate], hold: true }, { text: "Nobody told me more." }],
+      [{ calls: [post("/amended")] }, { text: "I did it your way." }],
+    ],
+    place: "keyed",
+    tools: () => KEYED,
+    interrupt: { midTurn: "Amend" },
+    relation: "refines",
+    turns: 1,
+    async meanwhile(item, fakes, signal) {
+      await begun(item, signal);
+      await saysMore(item, fakes, signal);
+      await release(item, fakes, signal);
+    },
+  },
+  {
+    // It has only read when she corrects herself: what it read is kept, what it thought of it never comes.
+    name: "preempt",
+    scripts: [
+      [{ calls: [calculate, get] }, { fault: { kind: "stall" } }],
+      [{ calls: [post("/corrected")] }, { text: "I did what you meant." }],
+    ],
+    place: "keyed",
+    tools: () => KEYED,
+    interrupt: { midTurn: "Preempt", coalesceWindow: "100ms" },
+    relation: "refines",
+    turns: 1,
+    async meanwhile(item, fakes, signal) {
+      await pastItsFirstCalls(item, signal);
+      await saysMore(item, fakes, signal);
+    },
+  },
+  {
+    // "Never mind" behind the line: the turn tells what it did, and does no more.
+    name: "cancel",
+    scripts: [[{ calls: [post()] }, { fault: { kind: "stall" } }], [{ text: "This is never asked for." }]],
+    place: "keyed",
+    tools: () => KEYED,
+    interrupt: { midTurn: "Preempt" },
+    relation: "cancels",
+    turns: 1,
+    async meanwhile(item, fakes, signal) {
+      await pastItsFirstCalls(item, signal);
+      await saysMore(item, fakes, signal);
+    },
   },
 ];
 

@@ -148,7 +148,7 @@ export class RunController {
     this.#pace.wrote(key);
     metrics?.statusWritten("Run");
     const expired = (mirror?.expired ?? []) as readonly string[];
-    const downgraded = mirror === null ? null : (downgradeOf(mirror)?.message ?? null);
+    const downgraded = mirror === null ? null : downgradeOf(mirror);
     for (const event of announcements(before, status, { expired, downgraded }))
       events.record({ about: { resource: RUNS, object }, ...event });
     return { conflict: false, outcome: undefined };

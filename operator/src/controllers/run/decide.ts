@@ -228,7 +228,7 @@ function ledgerLost(facts: RunFacts, before: RunStatus): RunStatus {
 }
 
 /** Nobody says anything more in a conversation that one Run has for itself. */
-const windowOf = (spec: RunSpec, policy: Policy): Policy =>
+export const windowOf = (spec: RunSpec, policy: Policy): Policy =>
   spec.conversation === undefined ? { ...policy, quietMs: 0 } : policy;
 
 function messageOf(

@@ -3,6 +3,7 @@
  * for the next. Words for a person, each from the decision that the ledger recorded. Pure.
  */
 import type { Mirror } from "#ledger/mirrors.ts";
+import { type Changed, downgradeWords } from "#rules/downgrade.ts";
 
 /** The decision about a message, as its row says. */
 export type Own = {
@@ -13,6 +14,8 @@ export type Own = {
   readonly reason: string;
   /** It was about the turn that the message is in now. */
   readonly here: boolean;
+  /** What the turn that it met had changed, where that is the reason. */
+  readonly changed: readonly Changed[];
 };
 
 export type Words = { readonly reason: string; readonly message: string };
@@ -21,8 +24,9 @@ const text = (value: unknown): string => (typeof value === "string" ? value : ""
 
 export function ownOf({ own_interrupt: row }: Pick<Mirror, "own_interrupt">): Own | null {
   if (typeof row !== "object" || row === null) return null;
-  const { relation, asked, done, reason, here } = row as Readonly<Record<string, unknown>>;
-  return { relation: text(relation), asked: text(asked), done: text(done), reason: text(reason), here: here === true };
+  const { relation, asked, done, reason, here, changed } = row as Readonly<Record<string, unknown>>;
+  const words = { relation: text(relation), asked: text(asked), done: text(done), reason: text(reason) };
+  return { ...words, here: here === true, changed: Array.isArray(changed) ? (changed as Changed[]) : [] };
 }
 
 const NEXT = "waits for the next turn";
@@ -108,23 +112,9 @@ export const WINDOW: Words = {
   message: "begins when nothing more was said for a moment (spec.interrupt.coalesceWindow, at most maxWait)",
 };
 
-/** The reasons for which a message waits although its agent would have taken it in. */
-const DOWNGRADES = new Set([
-  "Committed",
-  "Bound",
-  "NotEntitled",
-  "NoModel",
-  "AlreadyAnswered",
-  "DifferentGrants",
-  "Stopping",
-  "TurnEnded",
-]);
-
-/** Less was done with a message than its agent asks for; null: no. */
-export function downgradeOf(mirror: Mirror): Words | null {
+/** Less was done with a message than its agent, or it itself, asks for: what its author is told; null: no. */
+export function downgradeOf(mirror: Mirror): string | null {
   const own = ownOf(mirror);
-  if (own === null || (own.asked !== "amend" && own.asked !== "preempt")) return null;
-  if (own.done !== "queued" && own.done !== "reconcile") return null;
-  if (!DOWNGRADES.has(own.reason)) return null;
-  return waitingWords({ ...mirror, event_state: "pending" });
+  if (own === null || own.reason === "Independent") return null;
+  return downgradeWords(own, own.changed);
 }
