@@ -82,7 +82,7 @@ const changeEvent = statement({
           when :kind = 'edit' then 'Window' when trigger_count > 1 then 'OtherTriggers' else 'NotStarted' end
         when about_state = 'in_turn' and reply_at is null and (:kind = 'edit' or trigger_count > 1) then 'AtWork'
         when about_state = 'in_turn' and reply_at is null then case
-          when status = 'awaiting_input' then 'Waiting' when committed_at is null then 'Buffering' else 'Committed' end
+          when committed_at is not null then 'Committed' when status = 'awaiting_input' then 'Waiting' else 'Buffering' end
         when :after_commit = 'reconcile' then 'Reconcile'
         else 'AlreadyAnswered' end as said
       from locked),

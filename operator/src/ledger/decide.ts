@@ -35,7 +35,7 @@ const LOCKED = `
              e.id as event_id, e.seq as event_seq, e.state as event_state, e.actor_id as author, e.grants as event_grants,
              e.quiet_until, e.wait_until, e.slice as event_slice, e.body as event_body, e.deadline_ms as event_deadline_ms,
              c.stale or (c.live_run is not null and (r.id is null or r.stale)) as stale,
-             case when r.id is null then 'free' when r.status = 'queued' then 'window' when r.status = 'awaiting_input' then 'waiting'
+             case when r.id is null then 'free' when r.status = 'queued' then 'window' when r.status = 'awaiting_input' and r.committed_at is null then 'waiting' when r.status = 'awaiting_input' then 'waiting_committed'
                   when r.reply_at is not null then 'replied' when r.committed_at is not null then 'committed' else 'buffering' end as position,
              case :who when 'thread_scoped' then true when 'addressed_actor_only' then coalesce(e.actor_id = r.addressed, false)
                        else coalesce(e.actor_id = r.requester, false) end as entitled,
@@ -57,10 +57,11 @@ const JUDGED = `
         when :relation <> 'cancels' and after_another then 'not_yet'
         when position = 'free' then 'new_run'
         when :relation = 'cancels' and position in ('window', 'waiting') and entitled then 'cancelled'
-        when :relation = 'cancels' and position in ('window', 'waiting') then 'queued'
+        when :relation = 'cancels' and position = 'waiting_committed' and entitled then 'stopping'
+        when :relation = 'cancels' and position in ('window', 'waiting', 'waiting_committed') then 'queued'
         when position = 'window' and grants = event_grants and trigger_count < max_count then 'folded'
         when position = 'window' then 'queued'
-        when position = 'waiting' then 'answered'
+        when position in ('waiting', 'waiting_committed') then 'answered'
         when not entitled or position = 'replied' then 'queued'
         when :relation = 'cancels' and position = 'committed' then 'stopping'
         when :relation = 'cancels' then 'cancelled'
@@ -77,7 +78,7 @@ const JUDGED = `
                when 'preempted' then 'Buffering' when 'stopping' then 'Committed' when 'reconcile' then 'Committed'
                when 'cancelled' then case position when 'window' then 'NotStarted' when 'waiting' then 'Waiting' else 'Buffering' end
                when 'queued' then case
-                 when :relation = 'cancels' and position in ('window', 'waiting') then 'NotEntitled'
+                 when :relation = 'cancels' and position in ('window', 'waiting', 'waiting_committed') then 'NotEntitled'
                  when position = 'window' then case when grants <> event_grants then 'DifferentGrants' else 'WindowFull' end
                  when not entitled then 'NotEntitled'
                  when position = 'replied' then 'AlreadyAnswered'

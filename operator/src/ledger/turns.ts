@@ -92,7 +92,7 @@ const requestStopStatement = statement({
         when :event is null and not (live and reply_at is null and entitled) then 'again'
         when :event is not null and not holds then 'again'
         when not live or reply_at is not null then 'nothing_left'
-        when committed_at is not null and status <> 'awaiting_input' then 'stopping'
+        when committed_at is not null then 'stopping'
         when :event is not null and status = 'queued' and trigger_count > 1 then 'withdrawn'
         else 'cancelled' end as verdict from locked),
     verdict as (

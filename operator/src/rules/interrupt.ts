@@ -19,10 +19,19 @@ export const WHO = ["same_actor_only", "thread_scoped", "addressed_actor_only"] 
 export type Who = (typeof WHO)[number];
 
 /**
- * free: nothing runs · window: the turn has not begun · waiting: it asked a person something · buffering, committed,
+ * free: nothing runs · window: the turn has not begun · waiting: it asked a person something (waiting_committed: after it
+ * had changed something) · buffering, committed,
  * replied: at work (a turn that waits for an approval too), by its boundary.
  */
-export const POSITIONS = ["free", "window", "waiting", "buffering", "committed", "replied"] as const;
+export const POSITIONS = [
+  "free",
+  "window",
+  "waiting",
+  "waiting_committed",
+  "buffering",
+  "committed",
+  "replied",
+] as const;
 export type Position = (typeof POSITIONS)[number];
 
 export type Policy = {
@@ -107,9 +116,11 @@ export function decide(facts: MessageFacts, policy: Pick<Policy, "midTurn" | "af
     if (!facts.sameGrants) return is("queued", "DifferentGrants");
     return facts.room ? is("folded", "Window") : is("queued", "WindowFull");
   }
-  if (position === "waiting") {
-    if (relation === "cancels") return facts.entitled ? is("cancelled", "Waiting") : is("queued", "NotEntitled");
-    return is("answered", "Waiting");
+  if (position === "waiting" || position === "waiting_committed") {
+    if (relation !== "cancels") return is("answered", "Waiting");
+    if (!facts.entitled) return is("queued", "NotEntitled");
+    // What it has changed is told before it ends.
+    return position === "waiting" ? is("cancelled", "Waiting") : STOPS.committed;
   }
   if (facts.strangerBot) return is("queued", "Bot");
   if (!facts.entitled) return is("queued", "NotEntitled");

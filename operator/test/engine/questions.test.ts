@@ -267,10 +267,12 @@ describe("a question to people", () => {
     assert.deepEqual([(await row()).status, (await asked())?.state], ["cancelled", "withdrawn"]);
   });
 
-  it("is cancelled with it also when the turn has changed something", async () => {
-    const { eventId, row, asked } = await turn([asks(write("a"), question())]);
-    assert.equal(await stop(ledger.db, eventId), "cancelled");
+  it("is taken back when somebody stops a turn that has changed something, which says so before it ends", async () => {
+    const { eventId, row, asked, deps, runId } = await turn([asks(write("a"), question())]);
+    assert.equal(await stop(ledger.db, eventId), "stopping");
+    await drain(deps);
     assert.deepEqual([(await row()).status, (await asked())?.state], ["cancelled", "withdrawn"]);
+    assert.match((await replyOf(runId)) ?? "", /^Stopped, as you asked\.[^]*world\.test\/a: done/);
   });
 
   it("is answered by a message in its conversation as well", async () => {

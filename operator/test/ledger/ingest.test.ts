@@ -6,6 +6,7 @@ import { MAX_BOT_TURNS } from "#rules/limits.ts";
 import { decide, MID_TURN, type Policy, policyOf, type Position, POSITIONS, WHO } from "#rules/interrupt.ts";
 import { aRunIn, alone, count, end, sql, stop } from "../support/positions.ts";
 import { useLedger } from "../support/postgres.ts";
+import { aQuestion, ask } from "../support/questions.ts";
 import { aCall, aClaimedRun, aMessage, anAgent, aRun, cross, respond } from "../support/world.ts";
 
 const POLICY: Policy = { ...policyOf(null), quietMs: 0 };
@@ -31,8 +32,10 @@ describe("a message that comes in", () => {
     const run = await aClaimedRun(ledger.db);
     if (position === "buffering") return run;
     const calls = [aCall(), aCall({ idx: 1, class: "reply", kind: "reply", target: null })] as const;
-    await respond(ledger.db, run, calls);
+    const question = aQuestion({ idx: 2 });
+    await respond(ledger.db, run, position === "waiting_committed" ? [...calls, question] : calls);
     await cross(ledger.db, run, calls[0]);
+    if (position === "waiting_committed") await ask(ledger.db, { ...run, call: question });
     if (position === "replied") await cross(ledger.db, run, calls[1], { receipt: { row: true } });
     return run;
   }

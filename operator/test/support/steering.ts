@@ -95,8 +95,10 @@ export async function atCells(
     event: uuidv7(),
     author: cell.entitled ? actors.alice : actors.bob,
     replied: cell.position === "replied",
-    committed: cell.position === "committed" || cell.position === "replied",
-    status: { window: "queued", waiting: "awaiting_input" }[cell.position as string] ?? "running",
+    committed: ["committed", "waiting_committed", "replied"].includes(cell.position),
+    status:
+      { window: "queued", waiting: "awaiting_input", waiting_committed: "awaiting_input" }[cell.position as string] ??
+      "running",
     grants: cell.sameGrants ? "" : "more",
   }));
   await sql(
