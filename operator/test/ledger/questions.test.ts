@@ -320,10 +320,11 @@ describe("a turn that waits for an answer", () => {
       assert.equal((await questionOf(ledger.db, run.runId)).state, "withdrawn");
     });
 
-    it("at once also when it has changed something, as nobody works on it who could say so", async () => {
+    it("to tell what it has changed, when it has: it is due at once, and nobody answers it any more", async () => {
       const { run } = await askingAfterWrite();
-      assert.equal(await stop(ledger.db, run.eventId), "cancelled");
+      assert.equal(await stop(ledger.db, run.eventId), "stopping");
       assert.equal((await answer(ledger.db, run)).kind, "late");
+      assert.equal((await claimRun(ledger.db, "worker-2", 10_000, CODE))?.runId, run.runId);
     });
 
     it("once its time was over and a worker is about to say so, like any turn at work", async () => {
