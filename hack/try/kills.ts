@@ -1,6 +1,6 @@
 // `--kills N`: N orders on each side, each killed once at a random place, in ledgers of their own.
 import { join } from "node:path";
-import { PORTS, SWEPT } from "../../operator/test/sweep/points.ts";
+import type { PORTS, SWEPT } from "../../operator/test/sweep/points.ts";
 import { type Cast, openLedger } from "./cast.ts";
 import { manifests } from "./ledger.ts";
 import { believesDone, PLACES, PlainLoop } from "./plain.ts";
@@ -9,19 +9,34 @@ import { orderText } from "./shops.ts";
 import { within } from "./stage.ts";
 import { Worker } from "./worker.ts";
 
-/** Not passed in every first attempt at a turn: timers, and what only a recovery does. */
-const NOT_HERE = new Set([
-  "claim_run",
-  "renew_lease",
-  "next_due",
-  "redispatch_effect",
-  "agents_to_check",
-  "record_refs",
-]);
+/** What every order passes in its first attempt; a place that none comes by would be waited for in vain. */
+const STATEMENTS = [
+  "read_run",
+  "read_triggers",
+  "read_steps",
+  "read_calls",
+  "read_effects",
+  "read_history",
+  "read_evidence",
+  "commit_response",
+  "cross_effect",
+  "settle_effect",
+  "commit_results",
+  "finish_turn",
+] as const satisfies readonly (typeof SWEPT)[number][];
+const CALLS = [
+  "before:model",
+  "after:model",
+  "before:tool.http_request",
+  "http_request:connected",
+  "http_request:sent",
+  "http_request:answered",
+  "after:tool.http_request",
+] as const satisfies readonly (typeof PORTS)[number][];
 
 export const POINTS: readonly string[] = [
-  ...PORTS,
-  ...SWEPT.filter((name) => !NOT_HERE.has(name)).flatMap((name) => [`before:${name}`, `after:${name}`]),
+  ...CALLS,
+  ...STATEMENTS.flatMap((name) => [`before:${name}`, `after:${name}`]),
 ];
 
 /** Orders under way at once: a kill costs seconds of waiting and hardly any work. */
