@@ -27,6 +27,9 @@ export class Decider {
   readonly #answered = new Map<string, Answered>();
   #wake = new AbortController();
   #complained = false;
+  #deciding: Promise<void> | undefined;
+  /** Something became known since the pass began that is under way. */
+  #more = false;
 
   constructor(deps: Deps) {
     this.#deps = deps;
@@ -93,12 +96,36 @@ export class Decider {
     return { relation: await judge.relation(about, { agentId, namespace, fast, runId }), source: "model" };
   }
 
-  /** In the order of the messages; a stop goes first by itself. */
+  /**
+   * In the order of the messages; a stop goes first by itself. One pass at a time, however many answers come at once:
+   * what comes while one is under way is seen by the next.
+   */
   async #decideKnown(): Promise<void> {
+    this.#more = true;
+    this.#deciding ??= Promise.resolve().then(() => this.#decideAll());
+    await this.#deciding;
+  }
+
+  async #decideAll(): Promise<void> {
+    try {
+      while (this.#more) {
+        this.#more = false;
+        await this.#pass();
+      }
+    } finally {
+      // In the same breath as the last look at `#more`: whoever comes now begins a pass of his own.
+      this.#deciding = undefined;
+    }
+  }
+
+  async #pass(): Promise<void> {
+    const waiting = new Set<string>();
     for (const one of [...this.#answered.values()].toSorted((a, b) => a.seq - b.seq)) {
-      if (!this.#answered.has(one.eventId)) continue;
+      // Behind one that waits for somebody else's answer every message but a stop waits, too.
+      if (one.relation !== "cancels" && waiting.has(one.conversationId)) continue;
       const decided = await this.#decide(one);
-      if (decided.kind !== "not_yet") this.#answered.delete(one.eventId);
+      if (decided.kind === "not_yet") waiting.add(one.conversationId);
+      else this.#answered.delete(one.eventId);
     }
   }
 

@@ -95,6 +95,23 @@ describe("a message that met a turn at work", () => {
     assert.equal(await fate({ ...first, eventId: edit.eventId }), "in_turn amended Amend edit");
   });
 
+  it("is decided once, in its place, however many answers come at the same moment", async () => {
+    const turn = await atWork();
+    const said: Waits[] = [];
+    for (let index = 0; index < 8; index += 1) said.push(await undecidedOf(ledger, turn, { text: `and ${index}` }));
+    const all = Promise.withResolvers<Related>();
+    const { decider: one, logged } = decider(() => all.promise);
+    await one.look();
+    all.resolve("refines");
+    await one.settled();
+    const decided = logged.filter(({ message }) => message === "decided about a message").map(({ fields }) => fields);
+    assert.deepEqual(
+      decided.map(({ message }) => message),
+      said.map(({ eventId }) => eventId),
+    );
+    assert.ok(decided.every(({ kind }) => kind === "amended"));
+  });
+
   it("is asked about with what its turn was asked for, and decided by the answer", async () => {
     const turn = await atWork();
     const more = await undecidedOf(ledger, turn, { text: "No, for eight." });
