@@ -117,7 +117,17 @@ export class Mailbox {
     await Promise.all([this.#db, ...this.#ingests, ...this.#places].map((db) => db.close()));
   }
 
+  /** What a sequence that broke leaves behind is nothing that a shorter one, or the same again, may meet. */
   async run(sequence: MailSequence): Promise<void> {
+    try {
+      await this.#sequence(sequence);
+    } catch (error) {
+      this.#played = 0;
+      throw error;
+    }
+  }
+
+  async #sequence(sequence: MailSequence): Promise<void> {
     // Emptying it costs more than a sequence does.
     if (this.#played % EMPTIED === 0) {
       await sql(this.#db, "truncate agents, actors, conversations, runs, message_events cascade");
