@@ -3,12 +3,12 @@
  * it due at once. Whoever decides waits for the root run, so that expiry, a stop and two decisions have one order; the
  * first valid one counts, and each that was made is a row, whatever became of it.
  */
-import { PawlError } from "#rules/errors.ts";
 import { ofRun } from "./chain.ts";
 import type { Runner } from "./database.ts";
-import { MAX_LOOKS } from "./mailbox.ts";
+import { untilKnown } from "./looks.ts";
 import { givesLeaseWhen } from "./work.ts";
 import { statement } from "./statement.ts";
+import { isSubject, REQUEST_ID } from "./subject.ts";
 
 const parkForApprovalStatement = statement({
   name: "park_for_approval",
@@ -130,9 +130,7 @@ const decideApprovalStatement = statement({
   text: `
     with locked as (
       select a.*, r.live, root.live as root_live, c.outcome, pawl_now() as at,
-             exists (select from run_triggers t join run_keys k on k.event_id = t.event_id where t.run_id = a.root_id
-                     and k.namespace_uid = :namespace_uid and k.object_name = :object
-                     and (:object_uid is null or k.object_uid = :object_uid)) as is_subject,
+${isSubject("a.root_id")} as is_subject,
              exists (select from run_triggers t join message_events e on e.id = t.event_id join actors w on w.id = e.actor_id
                      where t.run_id = a.root_id and w.connector = :connector and w.ext_id = :actor) as is_requester,
              root.version <> (select s.version from runs s where s.id = root.id) as stale,
@@ -196,8 +194,6 @@ const readApprovalsStatement = statement({
   },
   text: `select id, call_id, hash, state, decided_by, decided_at, reason from approvals where ${ofRun("run_id")} order by id`,
 });
-
-const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 export type Approvers = { readonly users: readonly string[]; readonly groups: readonly string[] };
 
@@ -274,8 +270,8 @@ export type Decided =
 
 /** A decision about one call. The same one again answers what it did the first time. */
 export async function decideApproval(db: Runner, verdict: Verdict): Promise<Decided & { readonly already: boolean }> {
-  if (!ID.test(verdict.request)) return { kind: "unknown", already: false };
-  for (let look = 0; look < MAX_LOOKS; look += 1) {
+  if (!REQUEST_ID.test(verdict.request)) return { kind: "unknown", already: false };
+  return untilKnown(async () => {
     const row = await db.one(decideApprovalStatement, {
       request: verdict.request,
       decision: verdict.decision,
@@ -289,7 +285,7 @@ export async function decideApproval(db: Runner, verdict: Verdict): Promise<Deci
       hash: verdict.hash,
       reason: verdict.reason,
     });
-    if (row.verdict === "again") continue;
+    if (row.verdict === "again") return undefined;
     const already = row.verdict === "already";
     const kind = already ? row.done : row.verdict;
     switch (kind) {
@@ -309,8 +305,7 @@ export async function decideApproval(db: Runner, verdict: Verdict): Promise<Deci
       default:
         return { kind: "unknown", already };
     }
-  }
-  throw new PawlError("conflict", "LedgerConflict", "the run changes faster than it can be read");
+  }, "run");
 }
 
 export type Approval = {

@@ -132,8 +132,8 @@ const changeEvent = statement({
       from event, verdict v)
     select v.verdict, event.seq, v.said, v.before, v.about,
            case when v.said = 'Reconcile' then v.about_request end as reconciles,
-           (select pg_notify('pawl_due', '') from next)::text is not null
-             or (select pg_notify('pawl_signal', s.id::text) from verdict s where s.verdict in ('cancelled', 'stopping'))::text is not null as notified
+           (select count(pg_notify('pawl_due', '')::text) from verdict d where d.verdict = 'stopping' or exists (select from next))
+             + (select count(pg_notify('pawl_signal', s.id::text)::text) from verdict s where s.verdict in ('cancelled', 'stopping')) > 0 as notified
     from verdict v left join event on true`,
 });
 

@@ -4,8 +4,7 @@
  * is there before anything leaves; one whose sayer died stays unknown, and nobody says it again.
  */
 import type { Runner } from "./database.ts";
-import { MAX_LOOKS } from "./looks.ts";
-import { PawlError } from "#rules/errors.ts";
+import { untilKnown } from "./looks.ts";
 import { statement } from "./statement.ts";
 
 const reserveEmissionStatement = statement({
@@ -106,11 +105,10 @@ export async function reserveEmission(db: Runner, emission: Reservation): Promis
     nonce: emission.nonce,
     post_ms: emission.postMs,
   };
-  for (let look = 0; look < MAX_LOOKS; look += 1) {
+  return untilKnown(async () => {
     const { verdict } = await db.one(reserveEmissionStatement, params);
-    if (verdict !== "again") return verdict as Reserved;
-  }
-  throw new PawlError("conflict", "LedgerConflict", "the request changes faster than it can be read");
+    return verdict === "again" ? undefined : (verdict as Reserved);
+  }, "request");
 }
 
 export async function settleEmission(

@@ -1,7 +1,7 @@
 /** Who works on a run: a fenced lease on the run's own row, on database time (I4, I7). */
 import { DEFAULT_MAX_RUNS } from "#rules/limits.ts";
 import type { Database, Runner } from "./database.ts";
-import { MAX_LOOKS } from "./mailbox.ts";
+import { MAX_LOOKS } from "./looks.ts";
 import { statement } from "./statement.ts";
 import { GIVES_LEASE, TAKES_LEASE, UNPARKS } from "./work.ts";
 

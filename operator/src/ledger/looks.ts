@@ -6,11 +6,11 @@ import { PawlError } from "#rules/errors.ts";
 
 export const MAX_LOOKS = 20;
 
-/** Runs `look` until it knows; undefined means: not yet. */
-export async function untilKnown<T>(look: () => Promise<T | undefined>): Promise<T> {
+/** Runs `look` until it knows; undefined means: not yet. `what` everybody writes to. */
+export async function untilKnown<T>(look: () => Promise<T | undefined>, what = "conversation"): Promise<T> {
   for (let looks = 0; looks < MAX_LOOKS; looks += 1) {
     const known = await look();
     if (known !== undefined) return known;
   }
-  throw new PawlError("conflict", "LedgerConflict", "the conversation changes faster than it can be read");
+  throw new PawlError("conflict", "LedgerConflict", `the ${what} changes faster than it can be read`);
 }

@@ -15,8 +15,6 @@ import { untilKnown } from "./looks.ts";
 import { statement } from "./statement.ts";
 import { ENTITLED, stopByMessage } from "./turns.ts";
 
-export { MAX_LOOKS } from "./looks.ts";
-
 const openConversation = statement({
   name: "open_conversation",
   params: {

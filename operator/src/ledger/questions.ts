@@ -4,12 +4,11 @@
  * another answer have one order: the first counts. Whoever says it gains nothing by it.
  */
 import { v7 as uuidv7 } from "uuid";
-import { PawlError } from "#rules/errors.ts";
-
 import { answers } from "./answers.ts";
 import type { Runner } from "./database.ts";
-import { MAX_LOOKS } from "./looks.ts";
+import { untilKnown } from "./looks.ts";
 import { statement } from "./statement.ts";
+import { isSubject, REQUEST_ID } from "./subject.ts";
 import { ensureActor } from "./turns.ts";
 import { givesLeaseWhen } from "./work.ts";
 
@@ -99,9 +98,7 @@ const answerQuestionStatement = statement({
     locked as (
       select q.id, q.state, q.expires_at, q.answered_by, r.id as run_id, r.live, r.status, r.stop_requested_at,
              c.id as conversation_id, c.head_seq, pawl_now() as at,
-             exists (select from run_triggers t join run_keys k on k.event_id = t.event_id where t.run_id = r.id
-                     and k.namespace_uid = :namespace_uid and k.object_name = :object
-                     and (:object_uid is null or k.object_uid = :object_uid)) as is_subject,
+${isSubject("r.id")} as is_subject,
              r.version <> (select s.version from runs s where s.id = r.id) as stale,
              (select d.done from question_decisions d where d.decision = :decision) as known,
              (select d.over from question_decisions d where d.decision = :decision) as known_over
@@ -226,15 +223,13 @@ export type Answered =
   | { readonly kind: "late"; readonly over: AnswerOver; readonly by: string | null }
   | { readonly kind: "unknown" };
 
-const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-
 /** What somebody says to one question. The same answer again tells what it did the first time. */
 export async function answerQuestion(db: Runner, answer: Answer): Promise<Answered & { readonly already: boolean }> {
-  if (!ID.test(answer.request)) return { kind: "unknown", already: false };
+  if (!REQUEST_ID.test(answer.request)) return { kind: "unknown", already: false };
   const { connector, extId } = answer.actor;
   const actor = await db.one(ensureActor, { actor: uuidv7(), connector, ext_id: extId });
   const event = uuidv7();
-  for (let look = 0; look < MAX_LOOKS; look += 1) {
+  return untilKnown(async () => {
     const row = await db.one(answerQuestionStatement, {
       request: answer.request,
       decision: answer.decision,
@@ -246,13 +241,12 @@ export async function answerQuestion(db: Runner, answer: Answer): Promise<Answer
       event,
       text: answer.text,
     });
-    if (row.verdict === "again") continue;
+    if (row.verdict === "again") return undefined;
     const already = row.verdict === "already";
     if (row.verdict === "unknown") return { kind: "unknown", already };
     if (row.over !== null) return { kind: "late", over: row.over as AnswerOver, by: row.by, already };
     return { kind: "answered", runId: row.run_id ?? "", already };
-  }
-  throw new PawlError("conflict", "LedgerConflict", "the run changes faster than it can be read");
+  }, "run");
 }
 
 export type Question = {

@@ -143,7 +143,7 @@ const requestStopStatement = statement({
              case when v.spoken then 'stop_word' else 'policy' end, pawl_now() from stop_message s, acting v)
     select case when v.verdict in ('cancelled', 'stopping') and not exists (select from acting) then 'duplicate' else v.verdict end as verdict,
            (select id from next) as next_run,
-           (select count(pg_notify('pawl_due', '')::text) from next)
+           (select count(pg_notify('pawl_due', '')::text) from acting d where d.verdict = 'stopping' or exists (select from next))
              + (select count(pg_notify('pawl_signal', a.id::text)::text) from acting a where a.verdict in ('cancelled', 'stopping')) > 0 as notified
     from verdict v`,
 });

@@ -1,7 +1,6 @@
 /** Messages that met a turn at work, once somebody has said what they mean: everything that follows, in one commit. */
 import assert from "node:assert/strict";
 import { v7 as uuidv7 } from "uuid";
-import { Client } from "pg";
 import { armFailpoint, disarmFailpoint } from "#src/failpoints.ts";
 import { checkInvariants } from "#ledger/invariants.ts";
 import { claimRun, releaseLease, renewLease } from "#ledger/leases.ts";
@@ -9,18 +8,7 @@ import { commitResults } from "#ledger/steps.ts";
 import { STEERED_CODE } from "#rules/limits.ts";
 import { aGatedRun, approvalOf, decide as decideApproval, park } from "../support/approvals.ts";
 import { overlap } from "../support/interleave.ts";
-import {
-  alone,
-  aRunIn,
-  conversationOf,
-  count,
-  end,
-  lapse,
-  type RunRow,
-  runRow,
-  sql,
-  stop,
-} from "../support/positions.ts";
+import { alone, aRunIn, conversationOf, count, end, lapse, type RunRow, runRow, sql } from "../support/positions.ts";
 import { useLedger } from "../support/postgres.ts";
 import { aQuestion, ask } from "../support/questions.ts";
 import { decideAs, undecidedOf } from "../support/steering.ts";
@@ -30,8 +18,6 @@ import { aCall, aClaimedRun, CODE, cross, respond } from "../support/world.ts";
 const AMEND = { midTurn: "amend" } as const;
 const PREEMPT = { midTurn: "preempt" } as const;
 const READ = { class: "pure", kind: "tool.query", target: null, tool: "find" } as const;
-
-type Run = Awaited<ReturnType<typeof aClaimedRun>>;
 
 describe("a decision about a message that met a turn", () => {
   const ledger = useLedger();
@@ -505,67 +491,5 @@ describe("a decision about a message that met a turn", () => {
       ]),
       1,
     );
-  });
-
-  /** What both channels said while `body` ran. */
-  async function heardWhile(body: () => Promise<void>): Promise<{ signals: (string | undefined)[]; due: number }> {
-    const client = new Client({ connectionString: ledger.url });
-    await client.connect();
-    try {
-      const heard: { channel: string; payload?: string | undefined }[] = [];
-      client.on("notification", (one) => heard.push(one));
-      await client.query("listen pawl_signal; listen pawl_due");
-      await body();
-      await client.query("select 1");
-      const of = (wanted: string) => heard.filter(({ channel }) => channel === wanted);
-      return { signals: of("pawl_signal").map(({ payload }) => payload), due: of("pawl_due").length };
-    } finally {
-      await client.end();
-    }
-  }
-
-  it("is told to whoever holds the run, by the run's name", async () => {
-    const runs = [
-      await aClaimedRun(ledger.db),
-      await aClaimedRun(ledger.db),
-      await committedRun(),
-      await aClaimedRun(ledger.db),
-    ];
-    const [amended, preempted, stopping, cancelled] = runs as [Run, Run, Run, Run];
-    const queued = await aClaimedRun(ledger.db);
-    const { signals } = await heardWhile(async () => {
-      await decideAs(ledger.db, await undecidedOf(ledger, amended), "refines", AMEND);
-      await decideAs(ledger.db, await undecidedOf(ledger, preempted), "refines", PREEMPT);
-      await decideAs(ledger.db, await undecidedOf(ledger, stopping), "cancels");
-      await decideAs(ledger.db, await undecidedOf(ledger, cancelled), "cancels");
-      await decideAs(ledger.db, await undecidedOf(ledger, queued), "independent");
-    });
-    assert.deepEqual(signals, [amended.runId, preempted.runId, stopping.runId, cancelled.runId]);
-  });
-
-  it("is told to the holder of the old turn and to whoever may take the new one, both", async () => {
-    const restarted = await aClaimedRun(ledger.db);
-    const more = await undecidedOf(ledger, restarted);
-    const restart = await heardWhile(() => decideAs(ledger.db, more, "refines", PREEMPT).then(() => {}));
-    assert.deepEqual(restart, { signals: [restarted.runId], due: 1 });
-    // Bob's message waits for the turn behind the one that is stopped, by a message and by hand.
-    for (const how of ["said", "asked"] as const) {
-      const stopped = await aClaimedRun(ledger.db);
-      await undecidedOf(ledger, stopped, { by: "bob", state: "pending" });
-      const said = how === "said" ? await undecidedOf(ledger, stopped) : null;
-      const heard = await heardWhile(async () => {
-        if (said === null) await stop(ledger.db, stopped.eventId);
-        else await decideAs(ledger.db, said, "cancels");
-      });
-      assert.deepEqual(heard, { signals: [stopped.runId], due: 1 }, how);
-    }
-  });
-
-  it("is told to whoever knows what the next message means", async () => {
-    const run = await aClaimedRun(ledger.db);
-    const first = await undecidedOf(ledger, run);
-    await undecidedOf(ledger, run);
-    const heard = await heardWhile(() => decideAs(ledger.db, first, "independent").then(() => {}));
-    assert.deepEqual(heard, { signals: [], due: 1 });
   });
 });
