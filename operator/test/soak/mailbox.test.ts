@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
 import { sharedPostgres } from "../support/postgres.ts";
-import { MAIL_PLACES, Mailbox, mailSequence } from "./mailbox.ts";
+import { mailSequence } from "./mail-sequence.ts";
+import { MAIL_PLACES, Mailbox } from "./mailbox.ts";
 import { Tally } from "./soak.ts";
 
 const SEQUENCES = 200;

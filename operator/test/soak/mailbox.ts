@@ -6,7 +6,6 @@
  */
 import assert from "node:assert/strict";
 import { isDeepStrictEqual } from "node:util";
-import fc from "fast-check";
 import { v7 as uuidv7 } from "uuid";
 import { Database } from "#ledger/database.ts";
 import { decideEvent } from "#ledger/decide.ts";
@@ -14,61 +13,33 @@ import { claimRun } from "#ledger/leases.ts";
 import { ingest } from "#ledger/mailbox.ts";
 import { type CallRow, commitResults } from "#ledger/steps.ts";
 import { CODE } from "#rules/limits.ts";
-import { AFTER_COMMIT, MID_TURN, type Policy, policyOf, type Relation, WHO } from "#rules/interrupt.ts";
+import { type Policy, policyOf, type Relation } from "#rules/interrupt.ts";
 import { checkAtOnce } from "../support/at-once.ts";
 import * as model from "../support/mailbox-model.ts";
 import { end, sql, stop } from "../support/positions.ts";
 import { aCall, aMessage, anAgent, cross, respond } from "../support/world.ts";
+import { type Kind, type MailSequence, type MailStep, WORKERS } from "./mail-sequence.ts";
+import { found, type Shown, shown } from "./mail-shown.ts";
 import type { Tally } from "./soak.ts";
 
-const WEIGHTS = {
-  deliver: 7,
-  duplicate: 1,
-  classify: 6,
-  takeBack: 1,
-  claim: 5,
-  ask: 3,
-  say: 5,
-  cross: 5,
-  close: 3,
-  finish: 4,
-  lapse: 1,
-  time: 2,
-  race: 10,
-} as const;
-type Kind = keyof typeof WEIGHTS;
-/** What can happen at the same moment in one conversation. */
-const RACERS = ["deliver", "classify", "takeBack", "say", "cross", "close", "finish"] as const satisfies Kind[];
 const RELATIONS = ["refines", "refines", "refines", "cancels", "independent", "unsure"] as const satisfies Relation[];
 const TIMES = ["window", "hold", "deadline"] as const;
 const AUTHORS = ["alice", "alice", "bob"] as const;
-const WORKERS = 2;
 /** Sequences after which the ledger is emptied. */
 const EMPTIED = 20;
 /** More than a window that nobody closes; operations are what closes it. */
 const QUIET_MS = 3_600_000;
 
-const weighted = fc.oneof(
-  ...Object.entries(WEIGHTS).map(([kind, weight]) => ({ weight, arbitrary: fc.constant(kind as Kind) })),
-);
-const step = fc.record({
-  kind: weighted,
-  with: fc.tuple(fc.constantFrom(...RACERS), fc.constantFrom(...RACERS)),
-  conversation: fc.constantFrom(0, 0, 0, 1),
-  worker: fc.nat(WORKERS - 1),
-  pick: fc.nat(10_000),
-});
-export type MailStep = typeof step extends fc.Arbitrary<infer T> ? T : never;
-export const mailSequence = fc.record({
-  who: fc.constantFrom(...WHO),
-  midTurn: fc.constantFrom(...MID_TURN, "preempt", "amend"),
-  afterCommit: fc.constantFrom(...AFTER_COMMIT),
-  quiet: fc.boolean(),
-  maxCount: fc.constantFrom(2, 20),
-  maxSupersessions: fc.constantFrom(1, 3),
-  steps: fc.array(step, { minLength: 8, maxLength: 18, size: "max" }),
-});
-export type MailSequence = typeof mailSequence extends fc.Arbitrary<infer T> ? T : never;
+/**
+ * Time stands still: a hold ends by an operation, not by the seconds that a busy machine takes for one. From its first
+ * moment on, because the other half of a race may meet it before anybody could look.
+ */
+const STAND_STILL = `
+  create function hold_on() returns trigger language plpgsql as $$ begin
+    if new.hold_seq > 0 and new.hold_until > pawl_now() then new.hold_until := pawl_now() + interval '1 hour'; end if;
+    return new;
+  end $$;
+  create trigger hold_on before insert or update on runs for each row execute function hold_on()`;
 
 type State = { readonly conversations: model.Conversation[]; readonly workers: model.Worker[] };
 type Planned = {
@@ -100,6 +71,7 @@ export class Mailbox {
   #stale = new Set<string>();
   #said = 0;
   #played = 0;
+  #still: Promise<unknown> | undefined;
 
   private constructor(url: string, tally: Tally) {
     const open = () => new Database({ url, max: 2 });
@@ -120,6 +92,7 @@ export class Mailbox {
   /** What a sequence that broke leaves behind is nothing that a shorter one, or the same again, may meet. */
   async run(sequence: MailSequence): Promise<void> {
     try {
+      await (this.#still ??= sql(this.#db, STAND_STILL));
       await this.#sequence(sequence);
     } catch (error) {
       this.#played = 0;
@@ -196,7 +169,7 @@ export class Mailbox {
   /** All at once; then some order of them has to explain every answer and every row. */
   async #together(planned: readonly Planned[]): Promise<void> {
     const answers = await Promise.all(planned.map((one) => one.perform()));
-    const found = await this.#found();
+    const rows = await this.#found();
     const orders =
       planned.length > 1
         ? [
@@ -211,11 +184,12 @@ export class Mailbox {
       return { state, told };
     });
     const well = explained.find(
-      ({ state, told }) => isDeepStrictEqual(told, answers) && isDeepStrictEqual(shown(state), found),
+      ({ state, told }) => isDeepStrictEqual(told, answers) && isDeepStrictEqual(shown(state.conversations), rows),
     );
     if (well === undefined) {
       const [only] = explained;
-      assert.deepEqual({ answers, found }, { answers: only?.told, found: shown(only?.state ?? this.#state) });
+      const { conversations } = only?.state ?? this.#state;
+      assert.deepEqual({ answers, rows }, { answers: only?.told, rows: shown(conversations) });
     }
     this.#state = well?.state ?? this.#state;
     const names = planned.map(({ kind }, index) => `${kind} ${answers[index]?.split(" ")[0]}`);
@@ -470,55 +444,10 @@ export class Mailbox {
     }
   }
 
-  /** In the order of their beginning: what one turn follows upon is over before it is made. */
   async #found(): Promise<Shown> {
-    const runs = await sql<
-      FoundTurn & { id: string; conversation: number; superseded_by: string | null; request_id: string }
-    >(
-      this.#db,
-      `select r.id, substr(c.ext_key, 2)::int as conversation, r.status, r.committed_at is not null as committed, r.reply_at is not null as replied,
-              r.stop_requested_at is not null as stopping, r.trigger_count as triggers, r.amend_seq as amend, r.hold_seq as hold,
-              r.interruptions, r.closed_to_interrupts as closed, r.superseded_by, r.request_id
-       from runs r join conversations c on c.id = r.conversation_id where c.agent_id = $1 order by r.queued_at, r.version`,
-      [this.#agent.id],
-    );
-    this.#ids = this.#ids.map((_, index) =>
-      runs.filter(({ conversation }) => conversation === index).map(({ id }) => id),
-    );
-    const messages = await sql<{
-      name: string;
-      state: string;
-      conversation: number;
-      run_id: string | null;
-      seq: number;
-    }>(
-      this.#db,
-      `select e.ext_id as name, e.state, substr(c.ext_key, 2)::int as conversation, e.run_id, e.seq
-       from message_events e join conversations c on c.id = e.conversation_id where e.kind = 'message' and c.agent_id = $1 order by e.seq`,
-      [this.#agent.id],
-    );
-    // Time stands still: a hold ends by an operation.
-    if (runs.some(({ hold }) => hold > 0)) {
-      const standStill =
-        "update runs set hold_until = pawl_now() + interval '1 hour' where hold_seq > 0 and hold_until > pawl_now()";
-      await sql(this.#db, standStill);
-    }
-    return this.#ids.map((ids, index) => ({
-      turns: runs
-        .filter(({ conversation }) => conversation === index)
-        .map(({ id: _id, conversation: _conversation, superseded_by, request_id: _request, ...turn }) => ({
-          ...turn,
-          supersededBy: superseded_by === null ? null : ids.indexOf(superseded_by),
-        })),
-      messages: messages
-        .filter(({ conversation }) => conversation === index)
-        .map(({ name, state, run_id, seq }) => ({
-          name,
-          state,
-          seq,
-          turn: run_id === null ? null : ids.indexOf(run_id),
-        })),
-    }));
+    const { ids, shown } = await found(this.#db, this.#agent.id, this.#state.conversations.length);
+    this.#ids = ids;
+    return shown;
   }
 
   /** Patient people and a patient worker: whatever is asked is answered, and everything that is alive ends. */
@@ -543,7 +472,7 @@ export class Mailbox {
 
   /** What everything has come to, by the ledger's rows alone. */
   async #judge(): Promise<void> {
-    assert.deepEqual(await this.#found(), shown(this.#state));
+    assert.deepEqual(await this.#found(), shown(this.#state.conversations));
     assert.deepEqual(await checkAtOnce(this.#db), []);
     const lost = await sql(
       this.#db,
@@ -576,35 +505,6 @@ export class Mailbox {
     return place;
   }
 }
-
-type FoundTurn = Pick<
-  model.Turn,
-  "status" | "committed" | "replied" | "stopping" | "triggers" | "amend" | "hold" | "interruptions" | "closed"
->;
-type Shown = readonly {
-  readonly turns: readonly (FoundTurn & { supersededBy: number | null })[];
-  readonly messages: readonly { name: string; state: string; seq: number; turn: number | null }[];
-}[];
-
-/** The model's side of what is compared. */
-const shown = ({ conversations }: State): Shown =>
-  conversations.map(({ turns, messages }) => ({
-    turns: turns.map(
-      ({ status, committed, replied, stopping, triggers, amend, hold, interruptions, closed, supersededBy }) => ({
-        status,
-        committed,
-        replied,
-        stopping,
-        triggers,
-        amend,
-        hold,
-        interruptions,
-        closed,
-        supersededBy,
-      }),
-    ),
-    messages: messages.map(({ name, state, seq, turn }) => ({ name, state, seq, turn })),
-  }));
 
 /** What a soak of any length has to have met. */
 export const MAIL_PLACES = [

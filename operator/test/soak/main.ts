@@ -2,7 +2,8 @@
 import { parseArgs } from "node:util";
 import fc from "fast-check";
 import { Postgres } from "../support/postgres.ts";
-import { MAIL_PLACES, Mailbox, mailSequence } from "./mailbox.ts";
+import { mailSequence } from "./mail-sequence.ts";
+import { MAIL_PLACES, Mailbox } from "./mailbox.ts";
 import { PLACES, sequence, Soak, Tally } from "./soak.ts";
 
 const HELP = `soak: a real PostgreSQL against random sequences, every invariant after every operation
